@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test cover check format bench clean
+.PHONY: demo test cover check format pages bench clean
 
 # bytecode is made of what is used, when it is used, and kept, whatever the machine says: to compile all that is
 # installed takes a minute, and tests start a hundred processes
@@ -32,6 +32,12 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/coterie bench
+
+# pages that are made of entries: of methods, metrics and keys of a policy
+pages: $(STAMP)
+	$(BIN)/coterie methods --reveals > docs/reveals.md
+	$(BIN)/python -m coterie.show.glossary
+	$(BIN)/python -m coterie.federation.policy.pages
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

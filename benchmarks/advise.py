@@ -24,13 +24,15 @@ from pathlib import Path
 import numpy as np
 
 from coterie.engines.threads import narrow
+from coterie.features.advice.question import Question, advise, bench_of
 from coterie.methods.advised import ALONE
-from coterie.metrics.summary import HEADLINE, HIGHER_IS_BETTER, Interval, interval, telling
-from coterie.report import words
-from coterie.runs.advising import Question, advise, bench_of
-from coterie.runs.experiment import Builder, experiment_of
-from coterie.runs.runner import run
+from coterie.metrics.summary import Interval, interval, telling
+from coterie.metrics.table import METRICS, headline
+from coterie.runs.builder import Builder
+from coterie.runs.experiment import experiment_of
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
+from coterie.show import numbers
 from coterie.storage.atomic import write_whole
 
 STUDIES = {
@@ -66,22 +68,22 @@ def one(name: str, seed: int, work: Path, jobs: int) -> list[dict]:
     settings, builder = STUDIES[name], Builder()
     # the same measure in every seed, however rows are dealt: else figures could not be averaged
     task = "survival" if name == "tcga-brca" else "classification"
-    options = {**settings.options, "advised": {"measure": HEADLINE[task]}}
+    options = {**settings.options, "advised": {"measure": headline(task)}}
     question = Question(replace(settings, method="advised", seed=seed, options=options))
     advice = advise(question, work / name / f"seed-{seed}", jobs=jobs, builder=builder)
     bench, _ = bench_of(question, builder)
     metric, tested = advice.metric, dict[str, list[float]]()
     for spec, way in bench.ways.items():
-        config = {**bench.config, "method": way.name, "evaluate": int(bench.config["rounds"])}
+        its = replace(bench.settings, method=way.name, evaluate=bench.settings.rounds)
         experiment = experiment_of(
-            bench.footing, config, way, connector=bench.connector, engine=bench.engine, command=None
+            bench.setup, its, way, connector=bench.connector, engine=bench.engine, command=None
         )
         tested[spec] = run(experiment, None, spec).record.final(metric)
         experiment.net.close()
-    sign, rows = 1 if HIGHER_IS_BETTER[metric] else -1, []
+    sign, rows = 1 if METRICS[metric].higher else -1, []
     for i, a in enumerate(advice.answers):
         gains = {spec: sign * (found[i] - tested[ALONE][i]) for spec, found in tested.items()}
-        member = bench.footing.roster.members[i]
+        member = bench.setup.roster.members[i]
         row = [name, seed, a.client, member.train, member.test, metric, a.choice]
         row += [a.repeats.get(a.choice, 0), a.expected.mean, *a.expected.bounds]
         row += [tested[ALONE][i], gains[a.choice], commit()]
@@ -177,7 +179,7 @@ def set_line(name: str, rows: list[dict]) -> list[str]:
     best = max(each, key=lambda way: each[way].mean)
     return [
         name,
-        words.called(rows[0]["measure"]),
+        numbers.called(rows[0]["measure"]),
         shown(mean([row["alone"] for row in rows]), rows),
         spread(by_seed(rows, "gain"), rows),
         f"{len(joined)} of {len(rows)}",
@@ -231,11 +233,11 @@ def known(value: float | None) -> bool:
 
 
 def shown(value: float, rows: list[dict], sign: bool = False) -> str:
-    return words.figure(value, rows[0]["measure"], sign=sign)
+    return numbers.figure(value, rows[0]["measure"], sign=sign)
 
 
 def spread(found: Interval, rows: list[dict]) -> str:
-    return words.spread(found, rows[0]["measure"], sign=True)
+    return numbers.spread(found, rows[0]["measure"], sign=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -25,7 +25,7 @@ import torch
 
 import coterie
 from coterie.core.client import Samples
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
 from coterie.runs.settings import Settings
 
 TABLES = {
@@ -52,7 +52,7 @@ COLUMNS = (
 def clients_of(table: str, draw: int, shuffled: bool) -> list[coterie.Client]:
     """The sites of a table with test rows of that draw; targets in another order if they are shuffled."""
     settings = dataclasses.replace(TABLES[table], seed=draw, test=0.4).resolved()
-    clients = Builder().footing(settings, lambda roster, start: ()).clients
+    clients = Builder().setup(settings, lambda roster, start: ()).clients
     return [mixed(c, draw) for c in clients] if shuffled else list(clients)
 
 

@@ -1,7 +1,7 @@
 """What it costs to give memory back: python benchmarks/allocator.py [--samples N]
 
 Training the PENS CNN with batches of 8 and scoring with it, on one thread, in a process as it comes and in
-one that keeps freed memory (`coterie.engines.allocator`): samples a second and page faults. Each side runs in
+one that keeps freed memory (`coterie.engines.memory`): samples a second and page faults. Each side runs in
 turn, several times, in a process of its own, and the best counts.
 """
 

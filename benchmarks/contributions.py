@@ -22,7 +22,7 @@ import torch
 
 from coterie.core.client import Client, Samples
 from coterie.core.seeds import Key
-from coterie.runs.contributed import Contributed, spearman, without_own
+from coterie.features.contributions.record import Contributed, spearman, without_own
 from coterie.runs.record import Record
 
 EVERY = "first-order+leave-one-out+shapley+gtg+exact-shapley"
@@ -76,8 +76,9 @@ def played(
     from coterie.methods import METHODS
     from coterie.nets import NETS
     from coterie.runs.experiment import experiment_of
-    from coterie.runs.runner import run
-    from coterie.sites.footing import Footing
+    from coterie.runs.loop import run
+    from coterie.runs.settings import recorded
+    from coterie.sites.setup import Setup
 
     sites = federation(seed, clients, rows)
     torch.manual_seed(seed)
@@ -86,9 +87,14 @@ def played(
     way = METHODS.make(method, local=local)
     config = {"method": method, "rounds": rounds, "seed": seed, "evaluate": rounds, "checkpoint": rounds}
     config |= {"wrap": [f"contributions:by={by}"], method: table_of(way), "sgd": table_of(local)}
-    footing = Footing(tuple(sites), roster_of(sites), model, tree.stack([tree.belief_of(model)]), ())
+    setup = Setup(tuple(sites), roster_of(sites), model, tree.stack([tree.belief_of(model)]), ())
     made = experiment_of(
-        footing, config, way, connector=NETS.make("in-process"), engine=ENGINES.make("auto"), command=None
+        setup,
+        recorded(config),
+        way,
+        connector=NETS.make("in-process"),
+        engine=ENGINES.make("auto"),
+        command=None,
     )
     return run(made, None, method).record
 

@@ -22,8 +22,8 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
+from coterie.features.energy.energy import Energy
 from coterie.runs.budget import JOULES
-from coterie.runs.energy import Energy
 
 Guess = tuple[float, str]  # kWh, and how it was made
 RUN = ("run", "--data", "digits", "--clients", "10", "--method", "fedavg", "--seed", "0", "--evaluate", "50")

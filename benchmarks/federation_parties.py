@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from coterie.features.ledger import hook as ledgered
+
 LONG = 600.0  # seconds that nothing here takes if all is well
 COLUMNS = 13
 Span = tuple[float, float]
@@ -44,17 +46,20 @@ def watched(out: str, words: Sequence[str]) -> int:
 
 
 def _parts(command: str) -> list[tuple[Any, str, str]]:
-    from coterie.federation import inbox, orders, parcels, post, station
+    from coterie.federation.lead import orders
+    from coterie.federation.site import server as station
+    from coterie.federation.transport import compression as parcels
+    from coterie.federation.transport import inbox, post
     from coterie.nets import courier, in_process, remote, site
-    from coterie.runs import ledgered, runner
+    from coterie.runs import loop as runner
 
-    sealing = [(m, name, "seal") for m in (post, inbox) for name in ("seal", "unseal")]
+    sealing = [(m, name, "seal") for m in (post, inbox) for name in ("encrypt", "decrypt")]
     packing = [(m, name, "pack") for m in (courier, parcels) for name in ("pack", "unpack")]
     if command == "site":
-        own = [(station.Station, "answer", "answer"), (in_process.InProcess, "work", "work")]
+        own = [(station.SiteServer, "answer", "answer"), (in_process.InProcess, "work", "work")]
         return [*sealing, *packing, *own, (site.Site, "do_store", "store")]
     verbs = [(remote.Remote, "visit", "visit"), (orders.Orders, "carry", "carry")]
-    rounds = [(runner, "one_round", "round"), (ledgered.Ledger, "round", "ledger")]
+    rounds = [(runner, "one_round", "round"), (ledgered.LedgerHook, "written", "ledger")]
     return [*sealing, *packing, *verbs, *rounds, (post.Post, "ask", "ask")]
 
 
@@ -165,7 +170,7 @@ def found(folder: Path, names: Sequence[str]) -> None:
 @contextlib.contextmanager
 def parties(folder: Path, names: Sequence[str], *more: str) -> Iterator[list[Party]]:
     """The coordinator and the sites, once all are connected."""
-    all = [Party(folder, ["coordinate", "ward/coordinator"])]
+    all = [Party(folder, ["relay", "ward/coordinator"])]
     try:
         for name in names:
             words = ["site", f"ward/sites/{name}", "--recipe", "r.toml", *more]

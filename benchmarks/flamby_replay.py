@@ -23,9 +23,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from coterie.core.learner import cross_entropy
 from coterie.core.survival import cox
-from coterie.papers.flamby.federations import FEDERATIONS, POOLED, model_of, rows_of, score
-from coterie.papers.flamby.published import PUBLISHED
-from coterie.papers.flamby.study import FIRST_SEED, PUBLISHED_WAYS, UPDATES
+from coterie.studies.flamby import FIRST_SEED, PUBLISHED_WAYS, UPDATES
+from coterie.studies.flamby.federations import FEDERATIONS, POOLED, model_of, rows_of, score
+from coterie.studies.flamby.published import PUBLISHED
 
 Batches = Iterator[list[Tensor]]
 LOSS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"heart": cross_entropy, "brca": cox}

@@ -19,7 +19,7 @@ from pathlib import Path
 from federation_parties import federated, found, parties, train, write_tables
 
 from coterie.cli.main import main
-from coterie.runs import ledgered
+from coterie.features.ledger import hook as ledgered
 
 RUNS = {
     "fedavg, digits, 20 clients": ["--clients", "20"],
@@ -31,7 +31,7 @@ spent = 0.0
 
 
 def timed(name: str) -> None:
-    inner = getattr(ledgered.Ledger, name)
+    inner = getattr(ledgered.LedgerHook, name)
 
     def outer(self, *told):  # type: ignore[no-untyped-def]
         global spent
@@ -41,7 +41,7 @@ def timed(name: str) -> None:
         finally:
             spent += time.process_time() - begun
 
-    setattr(ledgered.Ledger, name, outer)
+    setattr(ledgered.LedgerHook, name, outer)
 
 
 def signed() -> None:
@@ -58,7 +58,7 @@ def signed() -> None:
 
 def plain() -> None:
     global spent
-    for name in ("__init__", "round", "end"):
+    for name in ("begin", "written", "over"):
         timed(name)
     print(f"{'run of 30 rounds':<36}{'whole, s':>10}{'ledger, s':>11}{'share':>8}{'bytes':>9}")
     for called, words in RUNS.items():

@@ -46,7 +46,7 @@ from threadpoolctl import threadpool_limits
 
 from coterie.core.belief import Beliefs
 from coterie.core.seeds import Key
-from coterie.federation.demo.tables import Study, breast_cancer, study
+from coterie.federation.demo.ward import Study, breast_cancer, study
 from coterie.kernels.noisy import Noisy
 from coterie.privacy.accounting import most_times, sigma_for
 from coterie.runs.about import commit

@@ -109,9 +109,7 @@ def knows_others(
     out = np.empty((len(grid), len(heard), targets))
     for i, (a, who) in enumerate(zip(flat(heard, grid[-1]), game.inside, strict=True)):
         partner = np.where(
-            who[:targets],
-            rng.choice(np.flatnonzero(~who), targets),
-            rng.choice(np.flatnonzero(who), targets),
+            who[:targets], rng.choice(np.flatnonzero(~who), targets), rng.choice(np.flatnonzero(who), targets)
         )
         here = own[who].mean(axis=0)
         change = (own[:targets] - own[partner]) / game.rows * np.where(who[:targets], -1, 1)[:, None]

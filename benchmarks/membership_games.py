@@ -30,12 +30,12 @@ from coterie.core.kernel import Scorer
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
-from coterie.federation.demo.tables import Study
+from coterie.federation.demo.ward import Study
 from coterie.kernels.sgd import SGD
 from coterie.methods.server.fedavg import FedAvg
 from coterie.models import MODELS
 from coterie.nets.in_process import InProcess
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
 from coterie.runs.settings import Settings
 
 STEEP = 1e6  # slope of a plane's outputs: losses are 0 or far above any bound
@@ -74,13 +74,13 @@ def places(data: Study, names: Sequence[str]) -> list[Place]:
         recipe = Path(folder, "recipe.toml")
         recipe.write_text(data.recipe({site: f"{site}.csv" for site in data.sites}))
         settings = Settings(data="table", options={"table": {"recipe": str(recipe)}}).resolved()
-        footing = Builder().footing(settings, lambda *_: ())
-    learner = Learner(footing.model, footing.roster.task)
+        setup = Builder().setup(settings, lambda *_: ())
+    learner = Learner(setup.model, setup.roster.task)
     found = []
-    for client in footing.clients:
+    for client in setup.clients:
         if client.name in names:
             x, y = (torch.cat([getattr(s, part) for s in (client.train, client.test)]) for part in "xy")
-            others = tuple(c for c in footing.clients if c is not client)
+            others = tuple(c for c in setup.clients if c is not client)
             found.append(Place(client.name, Samples(x, y), others, learner))
     return found
 

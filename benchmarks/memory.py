@@ -19,10 +19,10 @@ from pathlib import Path
 
 from pens_round import Asked, Round
 
-from coterie.bench.contenders import prepare
-from coterie.bench.workloads import Workload, own_clients
 from coterie.core.seeds import Key
 from coterie.kernels import SGD, Adam
+from coterie.studies.bench.contenders import prepare
+from coterie.studies.bench.workloads import Workload, own_clients
 
 WORKLOADS = {
     "linear": Workload(

@@ -23,7 +23,6 @@ import torch
 import tyro
 from torch import Tensor
 
-from coterie.cli.bench import say_busy
 from coterie.core import belief as tree
 from coterie.core.client import Client
 from coterie.core.held import hold
@@ -42,6 +41,7 @@ from coterie.nets import InProcess
 from coterie.nets.lossy import Memory, Squeeze, squeeze_of, unpack
 from coterie.nets.packing import Reference, pack, reference_of
 from coterie.nets.packing import unpack as unpack_exactly
+from coterie.studies.bench.command import say_busy
 
 T = TypeVar("T")
 Model = Mapping[str, Tensor]

@@ -25,8 +25,7 @@ import tyro
 
 from coterie.federation.demo.hosts import Here
 from coterie.federation.demo.running import Running
-from coterie.federation.demo.tables import breast_cancer
-from coterie.federation.demo.ward import Ward, command, place_for
+from coterie.federation.demo.ward import Ward, breast_cancer, command, place_for
 from coterie.page.library import entry_at
 from coterie.storage.atomic import read_lines
 from coterie.storage.rounds import METRICS, TIMINGS

@@ -29,9 +29,6 @@ import torch
 import tyro
 from torch import Tensor
 
-from coterie.bench.measure import as_found
-from coterie.bench.workloads import Workload, own_clients
-from coterie.cli.bench import say_busy
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.held import hold
@@ -44,6 +41,9 @@ from coterie.kernels import Adam
 from coterie.methods.peers import PENS
 from coterie.methods.peers.picks import distinct
 from coterie.nets import InProcess
+from coterie.studies.bench.command import say_busy
+from coterie.studies.bench.measure import as_found
+from coterie.studies.bench.workloads import Workload, own_clients
 
 BOUND = 1.3
 

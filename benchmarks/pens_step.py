@@ -9,12 +9,12 @@ from __future__ import annotations
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from coterie.bench.limit import operations_per_sample, sgemm_rate
-from coterie.bench.workloads import WORKLOADS, clients_of
 from coterie.core import belief as tree
 from coterie.core.kernel import Carry, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.engines.eager import EagerLearner
+from coterie.studies.bench.measure import operations_per_sample, sgemm_rate
+from coterie.studies.bench.workloads import WORKLOADS, clients_of
 
 STEPS, BATCH = 200, 8
 PARTS = {

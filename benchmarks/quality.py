@@ -28,8 +28,8 @@ from coterie.core.seeds import Key
 from coterie.data.preparation import Column
 from coterie.data.quality.checks import CHECKS, Quality, checked
 from coterie.data.quality.ranges import shipped
-from coterie.data.quality.rows import SiteRows, dealt_rows
-from coterie.data.tables.units import conversion
+from coterie.data.quality.site_rows import SiteRows, dealt_rows
+from coterie.data.tables.names import conversion
 from coterie.runs.about import commit
 from coterie.runs.settings import Settings
 
@@ -405,7 +405,13 @@ def clean_table(lines: Sequence[dict[str, object]]) -> list[str]:
     rows = []
     for kind in QUICK:
         said = [of(lines, base, "none", kind) for base in BASES]
-        rows.append([kind, CHECKS[kind], *(f"{total(mine, 'found')} in {len(mine)} draws" for mine in said)])
+        rows.append(
+            [
+                kind,
+                str(CHECKS[kind].about),
+                *(f"{total(mine, 'found')} in {len(mine)} draws" for mine in said),
+            ]
+        )
     return grid(["check", "what it looks for", *BASES], rows)
 
 

@@ -29,11 +29,11 @@ from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.kernels import SGD, Score
 from coterie.methods import METHODS
-from coterie.methods.ranking import RANKINGS, circles
+from coterie.methods.ranking import circles
 from coterie.methods.ranking.bar import ABOVE, error_name
 from coterie.nets import InProcess
 from coterie.runs.about import commit
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
 from coterie.runs.settings import Settings
 
 ROUNDS = 30
@@ -134,8 +134,9 @@ def outcomes(name: str, seed: int) -> Iterator[tuple[tuple[str, str], Seen]]:
     nobody = torch.zeros(n, n, dtype=torch.bool)
     known = {nobody.numpy().tobytes(): trained(ground, nobody, seed)}
     alone = next(iter(known.values()))
-    for ranking, (value, high) in RANKINGS.items():
+    for ranking in ("ndoye", "influence", "similar"):
         method: Any = METHODS.make(ranking, local=ground.local)
+        value, high = method.chooses.foremost
         state = method.init(ground.start, ground.net)
         _, info = method.round(state, ground.net, Key(seed).at_round(1, ROUNDS + 1))
         costs, matrices = info.matrices[value] * (-1 if high else 1), info.matrices

@@ -11,8 +11,8 @@ import warnings
 
 from coterie.core.errors import CoterieError
 from coterie.methods import METHODS
-from coterie.runs.experiment import prepare
-from coterie.runs.runner import run
+from coterie.runs.builder import prepare
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 OPTIONS = {"finetune": {"tune": 1}, "random-weighted": {"own": "train"}}

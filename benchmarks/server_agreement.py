@@ -64,13 +64,7 @@ def ours(method: str, seed: int, **options: Any) -> np.ndarray:
         coterie.Client.from_arrays(x, y, name=f"c{i}", test=(x, y)) for i, (x, y) in enumerate(tables(seed))
     ]
     made = coterie.train(
-        first(seed),
-        clients,
-        method=method,
-        rounds=ROUNDS,
-        kernel=WORK,
-        engine="loop",
-        **options,
+        first(seed), clients, method=method, rounds=ROUNDS, kernel=WORK, engine="loop", **options
     )
     return vector(made.models["c0"])
 

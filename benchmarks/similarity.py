@@ -30,15 +30,14 @@ from coterie.core.client import Client
 from coterie.core.errors import CoterieWarning
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.data.partition.ages import AgeStrict
-from coterie.data.partition.bands import Bands
+from coterie.data.partition.bands import AgeStrict, Bands
 from coterie.data.partition.clusters import Clusters
 from coterie.data.partition.dirichlet import Dirichlet
 from coterie.data.partition.shift import Shift
 from coterie.data.partition.silos import Silos
 from coterie.data.sources import SOURCES
 from coterie.data.tabular import TabularPrepare
-from coterie.runs.contributed import spearman
+from coterie.features.contributions.record import spearman
 
 
 class Study(NamedTuple):
@@ -267,6 +266,7 @@ def main() -> None:
     frame = pd.DataFrame(lines)
     some = [] if asked.studies == list(STUDIES) else ["--studies", *(f'"{s}"' for s in asked.studies)]
     command = " ".join(["python benchmarks/similarity.py", f"--seeds {asked.seeds}", *some])
+    asked.out.mkdir(parents=True, exist_ok=True)
     table_of_pairs = asked.out / "similarity.csv"
     frame.assign(command=command, commit=commit).to_csv(table_of_pairs, index=False, float_format="%.6g")
     frame = pd.read_csv(table_of_pairs)

@@ -16,7 +16,7 @@ import numpy as np
 
 import coterie
 from coterie.core.errors import CoterieWarning
-from coterie.runs.contributed import spearman
+from coterie.features.contributions.record import spearman
 
 COLUMNS, SITES, SEEDS = 9, 6, 10
 ROWS = (45, 90, 180, 360, 1500)

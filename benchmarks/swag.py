@@ -23,9 +23,6 @@ import numpy as np
 import torch
 import tyro
 
-from coterie.bench.contenders import Run
-from coterie.bench.measure import interleave
-from coterie.cli.bench import say_busy
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import Client
@@ -42,6 +39,9 @@ from coterie.engines import ENGINES
 from coterie.kernels import SGD, SWAG, Gather
 from coterie.models import MODELS
 from coterie.nets import InProcess
+from coterie.studies.bench.command import say_busy
+from coterie.studies.bench.contenders import Run
+from coterie.studies.bench.measure import interleave
 
 BOUND = 1.2
 

@@ -35,7 +35,7 @@ UNCOUNTED += (
     "kernels/test_samplers",
     "nets/test_lossy",
     "nets/test_packing",
-    "papers/",
+    "studies/",
     "sealed/test_sealed_net",
 )
 UNCOUNTED += (
@@ -146,7 +146,7 @@ def by_itself(monkeypatch):
 @pytest.fixture
 def coarsely(monkeypatch):
     """A record's epsilon on the coarse grid, which takes a tenth of the time: for tests of other things."""
-    monkeypatch.setattr("coterie.privacy.ledger.MANY", 0)
+    monkeypatch.setattr("coterie.privacy.spending.MANY", 0)
 
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")

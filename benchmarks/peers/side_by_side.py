@@ -19,13 +19,12 @@ from dataclasses import replace
 
 import torch
 
-from coterie.bench.contenders import prepare
-from coterie.bench.limit import sgemm_rate
-from coterie.bench.measure import Row, Timing, interleave, rows_of, training_loss
-from coterie.bench.table import as_csv, write_csv
-from coterie.bench.workloads import WORKLOADS, Workload, clients_of, quick, rows_in_all
 from coterie.core.client import Client
 from coterie.core.seeds import Key
+from coterie.studies.bench.contenders import prepare
+from coterie.studies.bench.measure import Row, Timing, interleave, rows_of, sgemm_rate, training_loss
+from coterie.studies.bench.table import as_csv, write_csv
+from coterie.studies.bench.workloads import WORKLOADS, Workload, clients_of, quick, rows_in_all
 
 SUPPORTED = ("linear-100", "linear-1000")
 BESIDE = ("plain", "auto")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from coterie.data.holdout import hold_out_whole
+from coterie.data.dataset import hold_out_whole
 
 from .catalogue import Task
 from .reading import Rows

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coterie.api.train import train
     from coterie.core.errors import CoterieError, CoterieWarning
     from coterie.data.clients import Client
-    from coterie.data.together import clients_from
+    from coterie.data.clients_from import clients_from
     from coterie.kernels import SGD, Adam
     from coterie.use import load
 
@@ -37,7 +37,7 @@ _HOMES = {
     "SGD": "coterie.kernels",
     "advise": "coterie.api.advise",
     "check": "coterie.api.check",
-    "clients_from": "coterie.data.together",
+    "clients_from": "coterie.data.clients_from",
     "compare": "coterie.api.compare",
     "load": "coterie.use",
     "similar": "coterie.api.similar",

@@ -25,8 +25,8 @@ import numpy as np
 from coterie.core.checks import FOLDER, SWITCH, TEXT, checked, or_none
 from coterie.core.errors import BadInput, UnknownName
 from coterie.metrics.summary import mean_over_clients
+from coterie.runs.loop import Watch
 from coterie.runs.record import Record
-from coterie.runs.runner import Watch
 
 Watcher = Callable[["Round"], object]
 
@@ -84,7 +84,6 @@ class Round:
 
 
 def round_of(record: Record) -> Round:
-    """Of the round that a record came to last."""
     entry, clients, traffic = record.metrics[-1], record.clients, record.traffic()
     own = (entry["scores"] or {}).get("own/test", {})
 
@@ -93,9 +92,9 @@ def round_of(record: Record) -> Round:
 
     return Round(
         label=record.label,
-        seed=int(record.config.get("seed", 0)),
+        seed=record.settings.seed,
         round=record.done,
-        rounds=int(record.config["rounds"]),
+        rounds=record.settings.rounds,
         clients=tuple(clients),
         metrics={metric: mean_of(values) for metric, values in own.items()},
         each={metric: by_client(values) for metric, values in own.items()},
@@ -118,7 +117,7 @@ def nobody(seen: Round) -> None:
     """Who watches unless somebody does."""
 
 
-def told(watch: Watcher) -> Watch:
+def called_after_rounds(watch: Watcher) -> Watch:
     """What a runner calls after each round, of a function that wants to know of those that were scored."""
     if watch is nobody:
         return lambda record: None
@@ -137,8 +136,6 @@ def every_round(watch: Watcher) -> Watcher:
 
 
 def both(first: Watch, second: Watch) -> Watch:
-    """One after the other."""
-
     def after(record: Record) -> None:
         first(record)
         second(record)

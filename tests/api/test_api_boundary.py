@@ -12,8 +12,8 @@ from torch import nn
 
 import coterie
 from coterie.core.errors import BadData, BadInput, BadInputs, Diverged, option, spelled_for_shell
+from coterie.data.build import check_clients
 from coterie.data.clients import Client
-from coterie.data.fit_together import check_clients
 
 X = np.linspace(-1, 1, 40).reshape(20, 2)
 Y = np.arange(20) % 2

@@ -18,7 +18,7 @@ import coterie
 from coterie.core.errors import BadInput, BadRun
 from coterie.data.clients import Client
 from coterie.kernels.local import LocalWork
-from coterie.report.tables import cells, legend
+from coterie.report.summary import cells, legend
 
 ENGINES = ("stacked", "pool", "auto")
 

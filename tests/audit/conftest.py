@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie.audit.subject import read_subject
 from coterie.cli.flags import read_settings
 from coterie.cli.run import OUT
-from coterie.runs.experiment import prepare
+from coterie.features.audit.subject import read_subject
+from coterie.runs.builder import prepare
 from coterie.runs.folder import Folder
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 
 HEADER = "age,dose,sex,sick\n"
 

@@ -14,11 +14,14 @@ from audit_runs import DIGITS
 from torch import nn
 
 import coterie as package
-from coterie.audit.mixes import directly
-from coterie.audit.subject import read_subject
-from coterie.audit.whole import ATTACKS, plain
 from coterie.cli.main import main
-from coterie.report.audit import TITLE, read_audit, render_audit
+from coterie.features.audit.command import ATTACKS, plain
+from coterie.features.audit.mixes import directly
+from coterie.features.audit.shown import read_audit, render_audit
+from coterie.features.audit.subject import read_subject
+from coterie.show.words import Words
+
+TITLE = Words("en")("audit.title")
 
 
 @pytest.fixture
@@ -191,7 +194,7 @@ class TestRefused:
         def broken(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("coterie.audit.whole._move", broken)
+        monkeypatch.setattr("coterie.features.audit.command._move", broken)
         line = refused("audit", "run", "--attacks", "mixes", "--out", "new")[-1]
         assert line.startswith("cannot write new: No space left on device")
 

@@ -7,12 +7,12 @@ import torch
 from audit_runs import DIGITS, LEAKY, PRIVATE
 from torch import nn
 
-from coterie.audit import canaries
-from coterie.audit.canaries import gradients_of, planted_rows, shares_of, with_planted
 from coterie.core.belief import belief_of
 from coterie.core.client import Samples
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
+from coterie.features.audit import canaries
+from coterie.features.audit.canaries import gradients_of, planted_rows, shares_of, with_planted
 
 
 def test_shares_by_hand():

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from coterie.audit import deep_leakage
-from coterie.audit.deep_leakage import angle, label_of, last_bias, mismatch, why_not
-from coterie.audit.rows import psnr
 from coterie.core.belief import belief_of
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
+from coterie.features.audit import deep_leakage
+from coterie.features.audit.deep_leakage import angle, label_of, last_bias, mismatch, why_not
+from coterie.features.audit.rows import psnr
 
 
 def small():

@@ -10,11 +10,10 @@ import torch
 from audit_runs import DIGITS, PICTURES, PRIVATE
 from PIL import Image
 
-from coterie.audit import canaries, inversion
-from coterie.audit.inversion import batch_of, in_one_step, rate_of
-from coterie.audit.png import enlarged, pixels_of, png
-from coterie.audit.rows import columns, cosines, is_picture, side_by_side
 from coterie.data.preparation import Column, Part, Preparation
+from coterie.features.audit import canaries, inversion
+from coterie.features.audit.inversion import batch_of, in_one_step, rate_of
+from coterie.features.audit.rows import columns, cosines, enlarged, is_picture, pixels_of, png, side_by_side
 from coterie.kernels import SGD
 from coterie.kernels.dp import DP
 

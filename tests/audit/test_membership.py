@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from audit_runs import LEAKY
 
-from coterie.audit import membership
-from coterie.audit.membership import BEFORE, advantage, auc, intervals, threshold, tpr_at
 from coterie.core.seeds import Key
+from coterie.features.audit import membership
+from coterie.features.audit.membership import BEFORE, advantage, auc, intervals, threshold, tpr_at
 
 A = np.array
 

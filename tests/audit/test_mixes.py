@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from audit_runs import DIGITS
 
-from coterie.audit import mixes
-from coterie.audit.mixes import leverage, solved
+from coterie.features.audit import mixes
+from coterie.features.audit.mixes import leverage, solved
 
 REPLIES = np.random.default_rng(0).normal(size=(6, 50))
 LEAVE_ONE_OUT = (1 - np.eye(6)) / 5

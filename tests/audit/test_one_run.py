@@ -7,7 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from coterie.audit.one_run import TRIED, accuracy, best_bound, chance, guessed, lower_bound, slope, tail
+from coterie.features.audit.canaries import (
+    TRIED,
+    accuracy,
+    best_bound,
+    chance,
+    guessed,
+    lower_bound,
+    slope,
+    tail,
+)
 
 LN3 = math.log(3)  # q = 3/4
 

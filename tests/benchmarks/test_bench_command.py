@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from coterie.bench import scaling, table
-from coterie.bench.contenders import engines_to_run, prepare
-from coterie.bench.measure import Timing
-from coterie.bench.workloads import WORKLOADS, quick
-from coterie.cli.bench import bench
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
+from coterie.studies.bench import scaling, table
+from coterie.studies.bench.command import bench
+from coterie.studies.bench.contenders import engines_to_run, prepare
+from coterie.studies.bench.measure import Timing
+from coterie.studies.bench.workloads import WORKLOADS, quick
 
 PEERS = Path(__file__).parents[2] / "benchmarks" / "peers"
 
@@ -83,7 +83,7 @@ def test_scaling_sizes():
         (["--workloads", "linear-10"], UnknownName, "did you mean linear-100"),
         (["--engines", "lop"], UnknownName, "did you mean loop"),
         (["scaling", "--csv", "a.csv"], BadInput, "leave out --workloads, --csv and --markdown"),
-        (["--loops", "fast"], BadInput, "see coterie bench --help"),
+        (["--loops", "fast"], BadInput, "choose one of plain, lean"),
     ],
 )
 def test_refusals_in_one_line(words, kind, message):

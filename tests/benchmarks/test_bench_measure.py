@@ -7,10 +7,10 @@ import itertools
 import pytest
 import torch
 
-from coterie.bench import limit, table
-from coterie.bench.measure import Timing, interleave, peak_memory, rows_of
-from coterie.bench.workloads import WORKLOADS, quick
 from coterie.core.seeds import Key
+from coterie.studies.bench import measure, table
+from coterie.studies.bench.measure import Timing, interleave, peak_memory, rows_of
+from coterie.studies.bench.workloads import WORKLOADS, quick
 
 NOTHING = {"w": torch.zeros(1, 1)}
 
@@ -31,12 +31,12 @@ NOTHING = {"w": torch.zeros(1, 1)}
     ],
 )
 def test_operations_are_counted_as_by_hand(name, multiply_adds):
-    assert limit.operations_per_sample(WORKLOADS[name]) == 3 * 2 * multiply_adds
+    assert measure.operations_per_sample(WORKLOADS[name]) == 3 * 2 * multiply_adds
 
 
 def test_sgemm_rate_is_operations_over_the_best_seconds():
     ticks = iter([0.0, 4.0, 10.0, 12.0, 20.0, 28.0])
-    assert limit.sgemm_rate(side=8, repeats=3, clock=lambda: next(ticks)) == 2 * 8**3 / 2.0
+    assert measure.sgemm_rate(side=8, repeats=3, clock=lambda: next(ticks)) == 2 * 8**3 / 2.0
 
 
 def test_contenders_take_turns_with_fresh_random_numbers():
@@ -85,7 +85,7 @@ def fake(**seconds):
 
 
 def rows(**seconds):
-    rate = 100 * limit.operations_per_sample(WORKLOADS["linear-100"])  # a limit of 100 samples a second
+    rate = 100 * measure.operations_per_sample(WORKLOADS["linear-100"])  # a limit of 100 samples a second
     losses = dict.fromkeys(seconds, 0.5)
     return {r.contender: r for r in rows_of(WORKLOADS["linear-100"], 60, fake(**seconds), rate, losses)}
 

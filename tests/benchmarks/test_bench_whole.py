@@ -17,10 +17,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from coterie.bench import children, handed, whole, whole_table
-from coterie.bench.children import SCRIPTS, busy, timed
-from coterie.bench.whole import NINE, STUDIES, WHOLES, Row, Study, Target, measure_whole, row_of
-from coterie.cli.bench import bench
 from coterie.cli.flags import read_settings
 from coterie.cli.main import main
 from coterie.core.errors import BadInput, CoterieError, UnknownName
@@ -28,10 +24,25 @@ from coterie.core.held import at_coordinator, handles_in, hold
 from coterie.data import downloads
 from coterie.data.sources import SOURCES
 from coterie.nets import InProcess
+from coterie.runs.builder import Builder
 from coterie.runs.compare import Comparison
-from coterie.runs.experiment import Builder
 from coterie.runs.settings import Settings
 from coterie.storage import plugins
+from coterie.studies.bench import table, whole
+from coterie.studies.bench.command import bench
+from coterie.studies.bench.whole import (
+    NINE,
+    SCRIPTS,
+    STUDIES,
+    WHOLES,
+    Row,
+    Study,
+    Target,
+    busy,
+    measure_whole,
+    row_of,
+    timed,
+)
 
 COLUMNS = ("seed", "method", "round", "client", "accuracy", "balanced_accuracy", "auc", "ece", "brier", "nll")
 STEADY = ("local", "fedavg", "finetune", "weight-erosion", "pens", "fl-swag", "central")
@@ -143,7 +154,7 @@ def test_steps_are_those_of_ours(plain, tmp_path, monkeypatch):
     """All nine methods, on Titanic's clients, which are always at hand."""
     titanic = STUDIES["study-titanic"].small().comparison
     study = replace(titanic, methods=NINE)
-    handed.write_clients(tmp_path / "clients.npz", study)
+    whole.write_clients(tmp_path / "clients.npz", study)
     words = ["scores.csv", "--data", "clients.npz", "--seeds", 1, "--rounds", 2]
     _, printed = plain("plain_hospitals.py", *words)
     found = steps_said(printed)
@@ -182,7 +193,7 @@ def steps_of_ours(comparison, monkeypatch):
 def test_scores_are_those_of_ours(plain, tmp_path):
     """The models of one of our runs, scored by the plain script on the rows that it was handed."""
     study = Comparison(Settings(data="titanic", kernel="sgd", rounds=2), ("local",), 1)
-    handed.write_clients(tmp_path / "clients.npz", study)
+    whole.write_clients(tmp_path / "clients.npz", study)
     words = ["--methods", "local", "--seeds", "1", "--out", "run"]
     assert main(["compare", *whole.flags(study.settings), *words]) == 0
     folder = tmp_path / "run" / "local" / "seed-0"
@@ -222,7 +233,7 @@ def recorded(monkeypatch):
             super().__init__(*given, **more)
             started.append(self)
 
-    monkeypatch.setattr(children.subprocess, "Popen", Recorded)
+    monkeypatch.setattr(whole.subprocess, "Popen", Recorded)
     return started
 
 
@@ -236,7 +247,7 @@ def test_nothing_is_left_running_after_ctrl_c(monkeypatch, tmp_path):
             raise KeyboardInterrupt
         return wait(child, timeout)
 
-    monkeypatch.setattr(children.subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(whole.subprocess.Popen, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt), busy(1):
         timed("a sleep", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
     assert [c.returncode for c in started] == [-9, -9]
@@ -323,7 +334,7 @@ def test_targets(target, words, ours, met):
 
 def test_markdown_has_a_line_for_each_workload():
     rows = [row_of(WHOLES[n], [2.0, 3.0, 4.0], [6.0, 6.0, 12.0]) for n in ("study-titanic", "busy")]
-    text = whole_table.markdown(rows, "coterie bench whole")
+    text = table.whole_markdown(rows, "coterie bench whole")
     seconds = "2.00 | 3.00 | 6.00 | 6.00 | 3.00 | 2.00"
     assert f"| `study-titanic` | plain script | {seconds} | at least 3 times as fast | no |" in text
     assert f"| `busy` | the same alone | {seconds} | at most 3 x its seconds | yes |" in text
@@ -351,10 +362,10 @@ def test_scripts_import_nothing_of_ours():
 
 
 def test_pictures_can_be_learned():
-    handed.write_pictures(Path("pictures.npz"), train=400, test=100)
+    whole.write_pictures(Path("pictures.npz"), train=400, test=100)
     data = np.load("pictures.npz")
-    assert data["train_x"].shape == (400, 1, handed.SIDE, handed.SIDE)
+    assert data["train_x"].shape == (400, 1, whole.SIDE, whole.SIDE)
     assert data["test_y"].shape == (100,)
-    assert len(np.unique(data["train_y"])) == handed.CLASSES
+    assert len(np.unique(data["train_y"])) == whole.CLASSES
     assert data["train_x"].dtype == np.uint8
     assert math.isclose(float(torch.from_numpy(data["train_x"]).float().mean()), 127.5, rel_tol=0.01)

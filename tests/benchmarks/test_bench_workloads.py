@@ -7,18 +7,24 @@ from dataclasses import replace
 import pytest
 import torch
 
-from coterie.bench.contenders import engines_to_run, prepare
-from coterie.bench.gossip import Gossip, mixing
-from coterie.bench.lean import Lean
-from coterie.bench.measure import training_loss
-from coterie.bench.plain import Plain
-from coterie.bench.workloads import WORKLOADS, clients_of, hosts_of, quick, rows_in_all, rows_per_visit
 from coterie.core import belief as tree
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.kernels import SGD
+from coterie.studies.bench.contenders import Lean, Plain, engines_to_run, prepare
+from coterie.studies.bench.measure import training_loss
+from coterie.studies.bench.workloads import (
+    WORKLOADS,
+    Gossip,
+    clients_of,
+    hosts_of,
+    mixing,
+    quick,
+    rows_in_all,
+    rows_per_visit,
+)
 
 KEY = Key(3, ("test",))
 

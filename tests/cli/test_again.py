@@ -13,7 +13,7 @@ import pytest
 
 from coterie.cli.main import main
 from coterie.runs.folder import read_record
-from coterie.use.cuts import read_cut
+from coterie.use.cut import read_cut
 
 SMALL = ["--data", "breast-cancer", "--clients", "4", "--rounds", "2", "--validation", "0.2"]
 

@@ -175,7 +175,7 @@ class TestRoom:
     """What has no room is refused before it is made."""
 
     def test_a_model(self, lines, monkeypatch):
-        monkeypatch.setattr("coterie.runs.room.free_bytes", lambda: 10**9)
+        monkeypatch.setattr("coterie.runs.experiment.free_bytes", lambda: 10**9)
         told = lines("run", *QUICK, "--model", "mlp", "--mlp.hidden", "100000000")
         assert told == [
             "model mlp has 1,200,000,001 weights, for 3 clients 24.0 GB; 1.0 GB are free: "
@@ -184,7 +184,7 @@ class TestRoom:
 
     @pytest.mark.parametrize("command", [["run"], ["compare", "--methods", "local"]])
     def test_epochs(self, lines, monkeypatch, command):
-        monkeypatch.setattr("coterie.runs.room.free_bytes", lambda: 10**9)
+        monkeypatch.setattr("coterie.runs.experiment.free_bytes", lambda: 10**9)
         (line,) = lines(*command, *QUICK, "--sgd.epochs", str(10**12))
         assert line.startswith("epochs=1000000000000 of local work: its batches of one round take ")
         assert line.endswith(" GB; 1.0 GB are free: lower it, and take more rounds")

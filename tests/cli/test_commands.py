@@ -15,14 +15,13 @@ import pytest
 import torch
 
 import coterie as package
-from coterie.cli.commands import COMMANDS
 from coterie.cli.data import label_table
-from coterie.cli.main import main
+from coterie.cli.main import COMMANDS, GROUPS, main
 from coterie.core import clock
 from coterie.core.options import options_of
 from coterie.data.sources import SOURCES
 from coterie.methods import METHODS
-from coterie.runs import runner
+from coterie.runs import loop as runner
 from coterie.runs.folder import read_models
 from coterie.runs.settings import PARTS, Settings
 
@@ -77,7 +76,7 @@ def test_help_names_every_command(done):
     found = []
     for title, *lines in map(str.splitlines, groups):
         found += [(title.rstrip(":"), *line.split(maxsplit=1)) for line in lines]
-    assert found == [(entry.group, name, entry.about) for name, entry in COMMANDS.items()]
+    assert found == [(GROUPS[entry.group], name, entry.about) for name, entry in COMMANDS.items()]
     assert max(map(len, printed.splitlines())) <= 100
 
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from coterie.cli import completion
-from coterie.cli.commands import COMMANDS, load
-from coterie.cli.main import main
+from coterie.cli.main import COMMANDS, load, main
 from coterie.core.registry import Registry
 from coterie.runs.settings import PARTS
 
@@ -193,7 +192,7 @@ def test_without_the_packages_of_a_federation(monkeypatch):
 
         return loaded
 
-    monkeypatch.setattr(completion, "load", lacking("nvflare.fuel"))
+    monkeypatch.setattr(completion, "load", lacking("msgspec.msgpack"))
     assert set(completion.everything()["subcommands"]) == {*COMMANDS} - {"site"}
     monkeypatch.setattr(completion, "load", lacking("coterie.gone"))
     with pytest.raises(ModuleNotFoundError, match=r"coterie\.gone"):

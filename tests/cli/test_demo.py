@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.cli import demo
+from coterie.studies.demo import command as demo
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 import coterie
 import coterie.federation
-from coterie.federation.kits import read_kit, read_revoked
+from coterie.federation.kits.kit import read_kit, read_revoked
 
 INIT = ("federation", "init", "ward", "--sites", "north", "south", "--people", "lead", "anna:viewer")
 
@@ -18,13 +18,13 @@ def test_a_federation_from_its_making_to_a_site_shut_out(coterie):
     assert out.splitlines() == [
         "federation ward: 2 site(s), in ward",
         "  ward/authority    makes and revokes kits: keep it yourself, where nobody else can read it",
-        "  ward/coordinator  for the host 127.0.0.1, where the coordinator runs",
+        "  ward/coordinator  for the host 127.0.0.1, where the relay runs",
         "  ward/sites/north  for the site north",
         "  ward/sites/south  for the site south",
         "  ward/people/lead  for lead, who starts runs",
         "  ward/people/anna  for anna, who may see which sites are there",
         "Whoever has a kit's key is that party: hand each over by a safe way, to its owner alone.",
-        "next: coterie coordinate ward/coordinator",
+        "next: coterie relay ward/coordinator",
     ]
     told = [out]
     code, out, err = coterie("federation", "invite", "ward", "west", "--days", "30")
@@ -32,7 +32,7 @@ def test_a_federation_from_its_making_to_a_site_shut_out(coterie):
     code, out, err = coterie("federation", "revoke", "ward", "west")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "west is revoked; a coordinator that runs from ward/coordinator shuts it out now",
+        "west is revoked; a relay that runs from ward/coordinator shuts it out now",
         "if it runs from a copy, put ward/authority/revoked.json into that",
     ]
     revoked = read_revoked(read_kit("ward/coordinator"))
@@ -76,7 +76,7 @@ def test_all_mistakes_of_init_at_once(coterie, tmp_path):
             "ward has no authority/ca.key: give the folder that coterie federation init",
         ),
         (("revoke", "ward"), "Missing from coterie federation revoke: NAME"),
-        (("invite", "ward", "a", "--role", "boss"), "invalid choice 'boss' for argument '--role'"),
+        (("invite", "ward", "a", "--role", "boss"), "invalid choice 'boss' for --role: choose one of"),
     ],
 )
 def test_the_line_of_a_mistake(refused, words, said):

@@ -13,9 +13,11 @@ from typing import Any, get_args, get_origin
 import pytest
 import tomli_w
 
-from coterie.cli import compare, rank, tune
-from coterie.cli.commands import COMMANDS
+from coterie.cli import compare
+from coterie.cli.main import COMMANDS
 from coterie.core.options import options_of
+from coterie.features.ranking import command as rank
+from coterie.features.tuning import command as tune
 from coterie.runs.settings import PARTS, Settings
 
 SECONDS = 60  # after which a command counts as hung

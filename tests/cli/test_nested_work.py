@@ -11,11 +11,11 @@ from torch import nn
 
 import coterie as package
 from coterie.core.errors import BadInput
+from coterie.features.tuning.tuning import Tuning
 from coterie.kernels import DP, SGD, Adam
 from coterie.kernels.nested import made, names_in, spelled, tables_of
 from coterie.runs.compare import Comparison, parsed, read_records
 from coterie.runs.settings import Settings, from_table
-from coterie.runs.trials import Tuning
 
 
 class TestNames:

@@ -13,13 +13,13 @@ import pytest
 import torch
 
 import coterie as package
-from coterie.cli.posterior import KINDS
-from coterie.cli.posterior_predict import score_table, scores
 from coterie.core.belief import belief_of, repeat, row
 from coterie.core.held import hold
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
 from coterie.data.preparation import Column, Part, Preparation
+from coterie.features.posteriors.command import KINDS
+from coterie.features.posteriors.command_predict import score_table, scores
 from coterie.kernels import SWAG, Gather
 from coterie.kernels.posterior import collected
 from coterie.models import MODELS
@@ -37,10 +37,10 @@ from coterie.posteriors import (
     write,
 )
 from coterie.posteriors.pools import join, read_pool, with_prior, write_pool
-from coterie.report.words import figure
-from coterie.runs.experiment import prepare
+from coterie.runs.builder import prepare
 from coterie.runs.folder import read_record
 from coterie.runs.settings import from_table
+from coterie.show.numbers import figure
 from coterie.use.pool import pooled
 
 LOGISTIC = {"name": "logistic", "options": {}, "shape": [1], "outputs": 2}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from coterie.cli.commands import COMMANDS
-from coterie.report.ranking import ranking_frame, screen_table
+from coterie.cli.main import COMMANDS
+from coterie.features.ranking.shown import ranking_frame, screen_table
 from coterie.runs.folder import read_record
 from coterie.runs.record import Record
 
@@ -164,7 +164,7 @@ class TestRefuses:
         def stop(record):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("coterie.runs.rank.refuse_empty", stop)
+        monkeypatch.setattr("coterie.features.ranking.ranking.refuse_empty", stop)
         code, _, said = coterie(*QUICK, "--out", "here")
         assert code == 130
         assert said.splitlines()[-1] == "coterie: stopped"

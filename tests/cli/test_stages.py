@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from coterie.cli import screen
-from coterie.data.tables.looks import inspect
+from coterie.data.tables.inspect import inspect
 
 
 @pytest.mark.parametrize(

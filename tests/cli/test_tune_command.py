@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from coterie.cli.main import main
-from coterie.report.inks import inks
-from coterie.report.tuning import tried_plot
+from coterie.features.tuning.report import tried_plot
+from coterie.features.tuning.tuning import Trial, Tuned, Tuning
 from coterie.runs.settings import Settings
-from coterie.runs.trials import Trial, Tuned, Tuning
+from coterie.show.inks import inks
 
 DATA = ("--data", "breast-cancer", "--clients", "2", "--engine", "loop")
 QUICK = (*DATA, "--rounds", "2", "--trials", "3", "--folds", "2")
@@ -196,7 +196,7 @@ def test_ctrl_c_and_going_on(coterie, done, here, monkeypatch):
         return watch
 
     with monkeypatch.context() as patched:
-        patched.setattr("coterie.cli.tune.watcher", watcher)
+        patched.setattr("coterie.features.tuning.command.watcher", watcher)
         code, _, said = coterie(*TUNE, "--out", "mine")
     assert code == 130
     assert said.splitlines()[-1] == (

@@ -19,10 +19,10 @@ from coterie.core.method import Info
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
+from coterie.features.absence.wrapper import Absent
 from coterie.kernels import DP, SGD, Bounded, Newton, Ridge
 from coterie.methods import METHODS
-from coterie.nets import Absent, InProcess
-from coterie.nets.courier import ByHand
+from coterie.nets import InProcess
 from coterie.nets.remote import Remote
 from coterie.nets.site import Site
 from coterie.storage.plugins import load_plugins
@@ -179,7 +179,7 @@ def method_of(row: str, work=WORK):
     return METHODS.make(name, **{**({"local": work} if "local" in fields else {}), **options})
 
 
-class Here(ByHand):
+class Here:
     """Sites in this process that see nothing but messages."""
 
     def __init__(self, clients) -> None:

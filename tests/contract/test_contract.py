@@ -43,10 +43,11 @@ from coterie.core.kernel import KERNELS
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
+from coterie.features.absence.wrapper import Absent
 from coterie.kernels import SGD, Adam
 from coterie.methods import METHODS
-from coterie.nets import Absent, Counting, InProcess
-from coterie.runs import checkpoint
+from coterie.nets import Counting, InProcess
+from coterie.storage import checkpoint
 
 NORMAL = ("fedavg", "pens", "fl-swag", "weight-erosion", "scaffold", "apfl", "fedala", *NORMED)
 SINGLE = ("fedavg", "pens", "fl-swag", "weight-erosion", "scaffold")

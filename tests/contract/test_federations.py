@@ -15,8 +15,9 @@ from coterie.core.learner import Learner
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES, replay
+from coterie.features.absence.wrapper import Absent
 from coterie.kernels import SGD, Adam
-from coterie.nets import Absent, InProcess
+from coterie.nets import InProcess
 
 works = st.one_of(
     st.builds(

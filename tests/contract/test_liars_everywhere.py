@@ -6,10 +6,9 @@ import pytest
 import torch
 from table import Here, assert_same, clients_of, method_of, model_for, net_for, play, remote_of, start_of
 
+from coterie.features.liars.wrapper import KINDS, Liars
 from coterie.kernels import SGD
 from coterie.methods import METHODS
-from coterie.nets import Liars
-from coterie.nets.liars import KINDS
 
 F64 = torch.float64
 WORK = SGD(lr=0.1, batch=100)  # one step: whether a reply is taken does not depend on how many there are

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coterie.contributions import Game
-from coterie.runs.experiment import prepare
-from coterie.runs.runner import run
+from coterie.features.contributions import Game
+from coterie.runs.builder import prepare
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "contributions.py"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coterie.contributions import GTG, ExactShapley, Game, LeaveOneOut, Shapley
-from coterie.contributions.exact import arrivals
-from coterie.contributions.walks import AGAIN, freedom, walk
+from coterie.features.contributions import GTG, ExactShapley, Game, LeaveOneOut, Shapley
+from coterie.features.contributions.game import arrivals
+from coterie.features.contributions.walks import AGAIN, freedom, walk
 
 RNG = np.random.default_rng
 
@@ -124,7 +124,9 @@ def test_the_same_seed_draws_the_same(make_game):
 
 def test_every_player_is_first_in_as_many_guided_orders(make_game, monkeypatch):
     seen = []
-    monkeypatch.setattr("coterie.contributions.gtg.valued", lambda game, blocks, *_: seen.extend(blocks))
+    monkeypatch.setattr(
+        "coterie.features.contributions.walks.valued", lambda game, blocks, *_: seen.extend(blocks)
+    )
     GTG(permutations=32)(make_game(4, lambda s: float(len(s))), RNG(0))
     assert len(seen) == 8
     assert all([order[0] for order in block] == [0, 1, 2, 3] for block in seen)

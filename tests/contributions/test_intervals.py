@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coterie.contributions import GTG, ExactShapley, Shapley
-from coterie.contributions.intervals import Sums
+from coterie.features.contributions import GTG, ExactShapley, Shapley
+from coterie.features.contributions.record import Sums
 
 
 def test_rounds_are_added_up_by_hand():

@@ -9,14 +9,15 @@ import pytest
 from scipy import stats
 
 from coterie.cli.main import main
+from coterie.features.contributions import cells as tables
+from coterie.features.contributions import shown as contributions
+from coterie.features.contributions.record import Contributed, ranks, spearman
 from coterie.nets.counting import nothing_passed
-from coterie.report import contribution_tables as tables
-from coterie.report import contributions, views
-from coterie.report.inks import inks
-from coterie.report.page import Section, render_page
-from coterie.report.terminal import render_contributions
-from coterie.runs.contributed import Contributed, ranks, spearman
+from coterie.report.page import render_page
 from coterie.runs.record import Record, line
+from coterie.show.html import blocks_to_html
+from coterie.show.parts import Runs
+from coterie.show.parts import Runs as Section
 
 NAMES = ["a <b>", "b", "c"]
 ROWS = (10, 20, 30)
@@ -135,13 +136,15 @@ def test_page_and_terminal_say_who_gave_most_to_whom():
         "a <b> gave most to the others (by gtg: 0.350); the largest single gift is from b to a <b> (1.00)."
     )
     assert tables.pairs(told)[1][0] == ["a <b>", "b 1.00", "c −1.00", "3.00"]
-    by_label = views.groups([record])
-    made = contributions.part(by_label, inks(["fedavg"]), "s0-contributions-plot")
+    runs = Runs("", [record])
+    made = blocks_to_html(contributions.contributions_part(runs))
     assert "a &lt;b&gt; gave most" in made
     assert "<b>" not in made
     assert "What they took" in made
-    assert contributions.few([record])[1] == [["fedavg", "gtg", "a <b>", "0.350", "b to a <b>", "1.00"]]
-    assert render_contributions([record], 60) is not None
+    table, *_ = contributions.on_screen(runs)
+    assert [[str(c) for c in row] for row in table.rows] == [
+        ["fedavg", "gtg", "a <b>", "0.350", "b to a <b>", "1.00"]
+    ]
     assert "s0-contributions" in render_page([Section("x", [record])])
 
 
@@ -151,17 +154,16 @@ def test_a_run_that_was_not_valued_shows_what_is_free():
     assert not told.asked
     assert "by weight: 1.33" in tables.sentence(told)
     assert tables.cells(told)[1][0] == ["a <b>", "2", "1.33"]
-    made = contributions.part(views.groups([record]), inks(["fedavg"]), "k")
+    made = blocks_to_html(contributions.contributions_part(Runs("", [record])))
     assert "--wrap contributions" in made
-    assert render_contributions([record], 80) is None
-    assert contributions.few([record]) is None
+    assert contributions.on_screen(Runs("", [record])) == []
 
 
 def test_nothing_is_shown_where_nobody_listens():
     record = recorded(None, weights=np.eye(3))
-    assert contributions.part(views.groups([record]), {}, "k") == ""
+    assert contributions.contributions_part(Runs("", [record])) == []
     asked = {"level": 0.9, "rows": "train", "by": {}, "unvalued": {"no replies were summed up": 1}}
-    made = contributions.part(views.groups([recorded(asked, weights=np.eye(3))]), inks(["fedavg"]), "k")
+    made = blocks_to_html(contributions.contributions_part(Runs("", [recorded(asked, weights=np.eye(3))])))
     assert "Not valued: no replies were summed up (1 time)" in made
 
 

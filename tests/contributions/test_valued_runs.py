@@ -20,8 +20,9 @@ from coterie.nets import NETS
 from coterie.nets.ground import check_wraps, shown_by
 from coterie.runs.experiment import experiment_of
 from coterie.runs.folder import Folder, read_record
-from coterie.runs.runner import run
-from coterie.sites.footing import Footing
+from coterie.runs.loop import run
+from coterie.runs.settings import recorded
+from coterie.sites.setup import Setup
 
 ALL = "contributions:by=first-order+leave-one-out+shapley+gtg+exact-shapley,permutations=16"
 
@@ -37,12 +38,17 @@ def by_hand(method: str, by: str, **options):
     b = Client("b", part((1, 1), (-1, -1), (1, 1), (-1, -1)), part((1, 3)), part())
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
-    footing = Footing((a, b), roster_of([a, b]), model, tree.stack([tree.belief_of(model)]), ())
+    setup = Setup((a, b), roster_of([a, b]), model, tree.stack([tree.belief_of(model)]), ())
     way = METHODS.make(method, local=SGD(lr=0.1), **options)
     config = {"method": method, "rounds": 1, "seed": 0, "evaluate": 1, "checkpoint": 1}
     config |= {"wrap": [f"contributions:by={by}"], method: table_of(way)}
     made = experiment_of(
-        footing, config, way, connector=NETS.make("in-process"), engine=ENGINES.make("loop"), command=None
+        setup,
+        recorded(config),
+        way,
+        connector=NETS.make("in-process"),
+        engine=ENGINES.make("loop"),
+        command=None,
     )
     return run(made, None, method).record.contributions()
 
@@ -208,7 +214,7 @@ class Cut(Exception):
 
 
 def test_a_run_that_was_cut_off_has_the_same_section(tmp_path):
-    from coterie.runs.experiment import prepare
+    from coterie.runs.builder import prepare
     from coterie.runs.settings import Settings
 
     wrap = ("contributions:by=first-order+gtg,permutations=16",)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
-from coterie.data.holdout import hold_out
+from coterie.data.dataset import hold_out
 
 
 def split(y, fraction, seed=0):
@@ -42,11 +42,7 @@ def test_a_continuous_target_is_held_from_low_to_high(seed):
     assert sorted(y[held] // 10) == list(range(10))
 
 
-@given(
-    st.lists(st.integers(0, 4), min_size=2, max_size=60),
-    st.floats(0.001, 0.999),
-    st.integers(0, 1000),
-)
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=60), st.floats(0.001, 0.999), st.integers(0, 1000))
 def test_nothing_is_lost_and_nothing_is_twice(y, fraction, seed):
     kept, held = split(y, fraction, seed)
     assert sorted([*kept, *held]) == list(range(len(y)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.kernel import KERNELS, WORK, kernel_of, told
+from coterie.core.kernel import KERNELS, WORK, kernel_of, kernel_to_dict
 from coterie.core.options import table_of
 from coterie.kernels import SGD, SGLD, SWAG, Adam, Calibrate, Crowd, Draws, Fold, Gather, Proximal, Score
 
@@ -25,7 +25,7 @@ NESTED = [
 
 @pytest.mark.parametrize("kernel", [*(cls() for _, cls in KERNELS.items()), *NESTED], ids=lambda k: k.name)
 def test_there_and_back_as_json(kernel):
-    back = kernel_of(json.loads(json.dumps(told(kernel))))
+    back = kernel_of(json.loads(json.dumps(kernel_to_dict(kernel))))
     assert back == kernel
     assert hash(back) == hash(kernel)
 
@@ -33,7 +33,7 @@ def test_there_and_back_as_json(kernel):
 def test_inner_kernels_are_told_with_their_names():
     table = table_of(Fold(SGD(lr=9.0)))
     assert (table["inner"]["name"], table["inner"]["lr"], table["folds"]) == ("sgd", 9.0, 0)
-    data = told(NESTED[0])
+    data = kernel_to_dict(NESTED[0])
     assert [data["name"], data["inner"]["name"], data["inner"]["inner"]["name"]] == [
         "fold",
         "proximal",
@@ -71,4 +71,4 @@ def test_a_kernel_without_a_name_of_its_own_cannot_be_sent():
         """Has the name of what it derives from."""
 
     with pytest.raises(BadInput, match="Mine has no name to be sent by: register it in KERNELS"):
-        told(Mine())
+        kernel_to_dict(Mine())

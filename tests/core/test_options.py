@@ -8,7 +8,7 @@ import pytest
 import tomli_w
 
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.options import coerced, options_of, table_of
+from coterie.core.options import bounded, check_options, chosen, coerced, options_of, table_of
 
 
 @dataclass(frozen=True)
@@ -174,3 +174,27 @@ def test_an_option_needs_a_default():
 
     with pytest.raises(TypeError, match="option 'lr' needs a default"):
         options_of(Bare)
+
+
+class TestDeclared:
+    @dataclass(frozen=True)
+    class Step:
+        size: float | Literal["auto"] = bounded("auto", "be above 0 and finite", "try 1", besides="auto")
+        mode: Literal["slow", "fast"] = chosen("slow", Literal["slow", "fast"])
+
+        def __post_init__(self):
+            check_options(self)
+
+    @dataclass(frozen=True)
+    class Other(Step):
+        size: float = 2.0
+
+    def test_an_option_is_as_declared_also_where_its_default_is_another(self, refused):
+        for kind in (self.Step, self.Other):
+            assert kind(size=0.5, mode="fast").size == 0.5
+            for wrong in (0.0, float("inf"), float("nan"), "big"):
+                with refused(BadInput, f"size={wrong} must be above 0 and finite: try 1"):
+                    kind(size=wrong)
+            with refused(UnknownName, "unknown mode 'fas': did you mean fast?"):
+                kind(mode="fas")
+        assert self.Step().size == "auto"

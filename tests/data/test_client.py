@@ -13,8 +13,8 @@ from torch.utils.data import TensorDataset
 import coterie
 from coterie.core.client import Samples, class_count
 from coterie.core.errors import BadData, UnknownName
+from coterie.data.build import check_clients
 from coterie.data.clients import Client
-from coterie.data.fit_together import check_clients
 
 pytestmark = pytest.mark.filterwarnings("ignore::coterie.CoterieWarning")  # inputs that tell rows are far off
 

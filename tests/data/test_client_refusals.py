@@ -9,8 +9,8 @@ import torch
 from torch.utils.data import IterableDataset, TensorDataset
 
 from coterie.core.errors import BadData, BadInput, CoterieError, UnknownName
+from coterie.data.build import check_clients
 from coterie.data.clients import Client
-from coterie.data.fit_together import check_clients
 
 X = np.arange(24.0).reshape(12, 2)
 Y = np.arange(12) % 2

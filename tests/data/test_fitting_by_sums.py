@@ -116,7 +116,7 @@ def test_what_stands_for_a_lacking_column_is_the_mean_of_the_others_inputs(rows,
         having = [
             (p, t.x[complete(t.x, p_, missing), i]) for p, p_, t in zip(parts, ways, trains, strict=True)
         ]
-        inputs = [p.encoded(v[~np.isnan(v)]) for p, v in having if not p.absent]
+        inputs = [p.column.of.encoded(p.column, v[~np.isnan(v)]) for p, v in having if not p.absent]
         known = np.concatenate(inputs) if inputs else np.zeros((0, 1))
         expected = known.mean(axis=0) if len(known) else 0.0
         for part in parts:

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from coterie.core.errors import BadData, BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.data.dataset import Arrays, Dataset
-from coterie.data.holdout import hold_out_last
+from coterie.data.dataset import Arrays, Dataset, hold_out_last
 from coterie.data.partition import SPLITS, Appearance, Concept, Missingness, Quantiles, Quantity, Temporal
-from coterie.data.partition.concept import moved_on
-from coterie.data.partition.quantity import at_least
+from coterie.data.partition.clusters import moved_on
+from coterie.data.partition.dirichlet import at_least
 from coterie.data.partition.temporal import in_turn, periods_of, time_of
 from coterie.data.preparation import Column
 from coterie.data.tabular import TabularPrepare
-from coterie.federation.rows import Holding
+from coterie.federation.data.site_data import SiteData
 
 COLUMNS = (Column("age"), Column("dose"), Column("sex", "flag"))
 
@@ -303,7 +302,7 @@ def test_pictures_are_refused_where_columns_are_changed():
 )
 def test_a_site_that_deals_by_itself_has_the_rows_of_one_machine(split):
     data, key = table(120), Key(0).at("data")
-    alone = Holding.dealt(SimpleNamespace(load=lambda: data), split, 3, 0, "client-1")
+    alone = SiteData.dealt(SimpleNamespace(load=lambda: data), split, 3, 0, "client-1")
     deal = split.deal(data, data.train, 3, key)
     mine = deal.owner == 1
     rows = data.train if deal.rows is None else deal.rows

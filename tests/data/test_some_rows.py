@@ -7,9 +7,9 @@ import pytest
 
 from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
-from coterie.data.some import some_of
+from coterie.data.dataset import some_of
 from coterie.data.sources import SOURCES
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
 from coterie.runs.settings import Settings
 
 

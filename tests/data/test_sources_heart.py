@@ -44,7 +44,7 @@ def hospitals(tmp_path, monkeypatch):
     for name, text in ROWS.items():
         (folder / name).write_text(text)
         known.append(PublishedFile(name, f"sha256:{hashlib.sha256(text.encode()).hexdigest()}", "http://x/"))
-    monkeypatch.setattr(heart_disease, "FILES", tuple(known))
+    monkeypatch.setattr(heart_disease.HeartDisease, "files", tuple(known))
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
     monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
     return folder

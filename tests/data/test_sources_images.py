@@ -14,9 +14,9 @@ import pytest
 from coterie.core.errors import BadData
 from coterie.data import downloads
 from coterie.data.downloads import PublishedFile
-from coterie.data.sources import SOURCES, cifar10, cifar100, fashion_mnist, mnist
-from coterie.data.sources.cifar_binary import read_archive
-from coterie.data.sources.idx import read_idx
+from coterie.data.sources import SOURCES, cifar, mnist
+from coterie.data.sources.cifar import read_archive
+from coterie.data.sources.mnist import read_idx
 
 
 def no_network(url, path):
@@ -83,7 +83,7 @@ def test_a_strange_idx_file_is_refused(folder, content, said):
     assert said in refused(read_idx, folder / "a.gz")
 
 
-@pytest.mark.parametrize(("name", "module"), [("mnist", mnist), ("fashion-mnist", fashion_mnist)])
+@pytest.mark.parametrize(("name", "module"), [("mnist", mnist), ("fashion-mnist", mnist)])
 def test_four_idx_files_make_a_dataset(folder, monkeypatch, name, module):
     parts = [np.arange(12).reshape(3, 2, 2), [7, 0, 9], np.full((1, 2, 2), 255), [4]]
     names = [f.name for f in module.FILES]
@@ -94,7 +94,7 @@ def test_four_idx_files_make_a_dataset(folder, monkeypatch, name, module):
     made = [write(folder / name / n, idx(part)) for n, part in zip(names, parts, strict=True)]
     assert source.at_hand()
     assert "is damaged" in refused(source.load)
-    monkeypatch.setattr(module, "FILES", tuple(made))
+    monkeypatch.setattr(type(source), "files", tuple(made))
     data = source.load()
     assert data.train.x.shape == (3, 1, 2, 2)
     assert data.train.x.dtype == np.uint8
@@ -114,7 +114,7 @@ def test_four_idx_files_make_a_dataset(folder, monkeypatch, name, module):
 def test_images_and_labels_must_belong_together(folder, monkeypatch):
     parts = [np.zeros((3, 2, 2)), [7, 0], np.zeros((1, 2, 2)), [4]]
     made = [write(folder / "mnist" / f.name, idx(p)) for f, p in zip(mnist.FILES, parts, strict=True)]
-    monkeypatch.setattr(mnist, "FILES", tuple(made))
+    monkeypatch.setattr(mnist.Mnist, "files", tuple(made))
     assert "do not belong together" in refused(SOURCES.make("mnist").load)
 
 
@@ -157,7 +157,7 @@ def test_cifar10_packed(folder, monkeypatch):
     source = SOURCES.make("cifar10")
     assert not source.at_hand()
     turned = dict(reversed(BATCHES.items()))  # the order inside the archive does not matter
-    monkeypatch.setattr(cifar10, "ARCHIVE", write(folder / "cifar-10-binary.tar.gz", archive(turned)))
+    monkeypatch.setattr(cifar, "ARCHIVE", write(folder / "cifar-10-binary.tar.gz", archive(turned)))
     assert source.at_hand()
     assert source.fetch() == [folder / "cifar-10-binary.tar.gz"]
     check_cifar10(source.load())
@@ -170,7 +170,7 @@ def test_cifar10_unpacked(folder, monkeypatch, place):
     made = [write(folder / place / name, content) for name, content in BATCHES.items()]
     assert source.at_hand()
     assert "data_batch_1.bin is damaged" in refused(source.load)
-    monkeypatch.setattr(cifar10, "UNPACKED", tuple(made))
+    monkeypatch.setattr(cifar, "UNPACKED", tuple(made))
     check_cifar10(source.load())
 
 
@@ -185,7 +185,7 @@ def test_cifar10_without_anything(folder):
 def test_cifar100(folder, monkeypatch, coarse, labels, classes):
     members = {"train.bin": records([[19, 99], [8, 3]], 7), "test.bin": records([[0, 4]], 9)}
     made = write(folder / "cifar100" / "cifar-100-binary.tar.gz", archive(members))
-    monkeypatch.setattr(cifar100, "ARCHIVE", made)
+    monkeypatch.setattr(cifar.Cifar100, "files", (made,))
     source = SOURCES.make("cifar100", coarse=coarse)
     assert source.at_hand()
     data = source.load()
@@ -206,5 +206,5 @@ def test_a_broken_archive_is_refused(folder):
 
 def test_a_broken_record_is_refused(folder, monkeypatch):
     made = write(folder / "cifar-100-binary.tar.gz", archive({"train.bin": b"abc", "test.bin": b""}))
-    monkeypatch.setattr(cifar100, "ARCHIVE", made)
+    monkeypatch.setattr(cifar.Cifar100, "files", (made,))
     assert "train.bin has 3 bytes, not a multiple of 3074" in refused(SOURCES.make("cifar100").load)

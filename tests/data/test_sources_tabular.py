@@ -10,7 +10,7 @@ import pytest
 
 from coterie.core.errors import BadData, UnknownName
 from coterie.data.dataset import Arrays
-from coterie.data.preparation import Column, coded, numbers, told_of
+from coterie.data.preparation import Column, coded, numbers, preparation_from_dict
 from coterie.data.tabular import Moments, TabularPrepare, joined, moments_of
 
 NaN = np.nan
@@ -159,7 +159,7 @@ class TestTogether:
 def test_told_as_json_it_makes_the_same_bits(absent, missing):
     trains = [pool(TRAIN), pool([[0.1, 1, NaN], [0.7, 0, NaN]])]
     for way in TabularPrepare(COLUMNS, missing, "shared", absent).fitted(trains):
-        again = told_of(json.loads(json.dumps(way.told())))
+        again = preparation_from_dict(json.loads(json.dumps(way.to_dict())))
         assert again.features == way.features
         (one,), _ = way(pool(TRAIN[:2]))
         (other,), _ = again(pool(TRAIN[:2]))

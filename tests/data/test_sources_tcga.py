@@ -54,7 +54,7 @@ def files(tmp_path, monkeypatch):
             (folder / name).write_text(text)
             sha = hashlib.sha256(text.encode()).hexdigest()
             known.append(PublishedFile(name, f"sha256:{sha}", "http://x/"))
-        monkeypatch.setattr(tcga_brca, "FILES", tuple(known))
+        monkeypatch.setattr(tcga_brca.TcgaBrca, "files", tuple(known))
         monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
         monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
         return folder

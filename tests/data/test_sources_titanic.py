@@ -26,7 +26,7 @@ def broken_wheel(tmp_path, monkeypatch):
     path = tmp_path / "data-v1-dl-16826755.arff.gz"
     path.write_bytes(b"abc")
     (tmp_path / "data").mkdir()
-    monkeypatch.setattr(titanic, "wheel_file", lambda: path)
+    monkeypatch.setattr(titanic, "inside", lambda name: path)
     monkeypatch.setenv("COTERIE_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(downloads.pooch, "os_cache", lambda name: tmp_path / "cache")
     return path

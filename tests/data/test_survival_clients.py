@@ -9,11 +9,11 @@ import torch
 
 from coterie.core.client import counts_of
 from coterie.core.errors import BadData, BadInput, Several
+from coterie.data.build import check_clients
 from coterie.data.clients import Client
-from coterie.data.fit_together import check_clients
-from coterie.data.tables.looks import inspect
-from coterie.data.tables.recipe import read_recipe, recipe_text, write_recipe
-from coterie.data.together import clients_from
+from coterie.data.clients_from import clients_from
+from coterie.data.tables.inspect import inspect
+from coterie.data.tables.recipe_file import read_recipe, recipe_text, write_recipe
 
 X = np.arange(24.0).reshape(12, 2) / 10
 TIMES = np.arange(1.0, 13)

@@ -11,8 +11,8 @@ import torch
 
 from coterie import Client, CoterieWarning, clients_from
 from coterie.core.errors import BadData
-from coterie.data.fit_together import check_clients
-from coterie.data.tables.looks import inspect
+from coterie.data.build import check_clients
+from coterie.data.tables.inspect import inspect
 from coterie.data.targets import kind_of_numbers
 
 ROWS = 240

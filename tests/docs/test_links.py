@@ -38,6 +38,13 @@ def test_links_lead_somewhere(page):
     assert not re.search(r"^(<{7} |>{7} |={7}$)", page.read_text(), flags=re.MULTILINE), "a merge left marks"
 
 
+def test_every_page_is_in_the_list_of_pages():
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {str(page.relative_to(ROOT / "docs")) for page in PAGES if ROOT / "docs" in page.parents}
+    ours = {page for page in pages if not page.startswith("results/")} - {"README.md"}
+    assert [page for page in sorted(ours) if f"]({page})" not in index] == []
+
+
 def test_the_check_can_fail(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(

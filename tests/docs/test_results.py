@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from coterie.metrics.summary import Interval, interval, intervals
-from coterie.papers import pages
-from coterie.papers.grimberg_2020.paper import OVERLAP as HALVES
-from coterie.papers.makni_2022.cancer_report import OVERLAP as TUMOURS
+from coterie.studies import pages
+from coterie.studies.grimberg_2020 import OVERLAP as HALVES
+from coterie.studies.makni_2022.cancer_report import OVERLAP as TUMOURS
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"

@@ -27,7 +27,7 @@ from coterie.engines.replay import BatchedKernel
 from coterie.engines.stacked import lockstep
 from coterie.kernels import HMC, PSGLD, SGD, SGLD, SWAG, Adam, Proximal
 from coterie.kernels.local import rates_of
-from coterie.runs import checkpoint
+from coterie.storage import checkpoint
 
 KEY = Key(0).at_round(2, 3)
 WORK = [Proximal(SGD(batch=4, momentum=0.5, weight_decay=0.1)), Adam(batch=4, schedule="cosine")]

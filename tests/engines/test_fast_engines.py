@@ -17,8 +17,8 @@ from coterie.engines import Auto, Loop, Pool, Stacked, passage, replay
 from coterie.engines import stacked as stacked_module
 from coterie.engines.auto import CACHED, LARGE, SMALL, TINY, choose
 from coterie.engines.bank import Bank, adjoined
+from coterie.engines.eager import channels_last
 from coterie.engines.memory import budget_in_bytes, free_bytes
-from coterie.engines.pictures import channels_last
 from coterie.kernels import SGD, SWAG, Adam, Gather, Proximal, Score
 from coterie.nets import InProcess
 

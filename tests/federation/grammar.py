@@ -17,8 +17,9 @@ import typing
 import torch
 
 from coterie.core.kernel import KERNELS, scores
-from coterie.federation.session import Session
-from coterie.federation.sites import Rule, deal_message
+from coterie.federation.lead.sites import Rule, deal_message
+from coterie.federation.site.server import CALLS, ORDERS
+from coterie.federation.site.session import Session
 
 LEAST, ROWS, TEST = 12, 75, 15
 TRAIN = ROWS - TEST
@@ -72,7 +73,7 @@ WORK = ("sgd", "adam", "swag", "proximal", "fold", "bounded", "constant", "newto
 def verbs_of(station):
     """All that a station and its session take."""
     mine = {name.removeprefix("do_") for name in dir(Session) if name.startswith("do_")}
-    return {*station.calls, *station.orders, *mine, "lacks"}
+    return {*CALLS, *ORDERS, *mine, "lacks"}
 
 
 def missing_verbs(station):

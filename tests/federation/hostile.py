@@ -15,8 +15,8 @@ from planned import planned_begin
 from coterie.core.errors import BadRun, Refused
 from coterie.core.method import Reveals
 from coterie.core.wire import pack, unpack
-from coterie.federation.policy import told, work_for
-from coterie.federation.sites import Rule, meet
+from coterie.federation.lead.sites import Rule, meet
+from coterie.federation.policy.rules import to_dict, work_for
 
 ERRORS = {"Refused": Refused}
 
@@ -59,7 +59,7 @@ class Hostile:
         met = self.meet(**rule)
         everybody = list(sites or met.roster.names)
         run = run or secrets.token_hex(16)
-        work = told(work_for(Reveals(), ["sgd"], "logistic", 100, len(everybody), deal=met.rule.deal))
+        work = to_dict(work_for(Reveals(), ["sgd"], "logistic", 100, len(everybody), deal=met.rule.deal))
         for name in names or met.roster.names:
             message = {
                 **self.model,

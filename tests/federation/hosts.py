@@ -18,8 +18,16 @@ import pytest
 
 from coterie.federation.demo import hosts as places
 from coterie.federation.demo.hosts import tool
-from coterie.federation.demo.left import left_behind, look
-from coterie.federation.demo.running import AtEnd, NotSeen, Process, Running, below, processes
+from coterie.federation.demo.running import (
+    AtEnd,
+    NotSeen,
+    Process,
+    Running,
+    below,
+    left_behind,
+    look,
+    processes,
+)
 
 __all__ = [
     "AtEnd",
@@ -43,13 +51,53 @@ class Skips:
     def cannot(self, why: str) -> NoReturn:
         pytest.skip(why)
 
+    def close(self, seconds: float = 3.0) -> None:
+        super().close(seconds)
+        for process in self.running:
+            for file in Path("/dev/shm").glob(f"*faketime_s*_{process.pid}"):
+                file.unlink(missing_ok=True)  # of a killed process with a clock that was off
+
 
 class Here(Skips, places.Here):
     """Every host is this machine."""
 
+    def lose(self, host, percent):
+        self.cut(host)
+
+    def slow(self, host, rate):
+        self.cut(host)
+
 
 class Hosts(Skips, places.Hosts):
     """Every host is a network namespace."""
+
+    def lose(self, host, percent):
+        """So many of a hundred packets to it, and as many from it, are dropped by chance; 0 ends that."""
+        wire = ["tc", "-n", self.wires]
+        tool([*wire, "qdisc", "del", "dev", self._cable(host), "clsact"])
+        if percent <= 0:
+            return
+        # a program of the kernel's packet filter: draw a number, drop the packet (2) if it is small; more
+        # kernels have this than have netem
+        small = min(round(percent / 100 * 2**32), 2**32 - 1)
+        program = f"4,32 0 0 {2**32 - 0x1000 + 56},53 1 0 {small},6 0 0 2,6 0 0 {2**32 - 1}"
+        why = tool([*wire, "qdisc", "add", "dev", self._cable(host), "clsact"])
+        for way in ("ingress", "egress"):
+            words = [*wire, "filter", "add", "dev", self._cable(host), way, "bpf", "da", "bytecode", program]
+            why = why or tool(words)
+        if why:
+            self.cannot(f"this kernel cannot drop packets by chance: {why}")
+
+    def slow(self, host, rate):
+        """Its cable takes no more than that, say "1mbit", each way; "" ends that."""
+        for space, device in ((self.wires, self._cable(host)), (self.spaces[host], "eth0")):
+            words = ["tc", "-n", space, "qdisc"]
+            if not rate:
+                tool([*words, "del", "dev", device, "root"])
+                continue
+            limit = ["tbf", "rate", rate, "burst", "32kb", "latency", "400ms"]
+            if why := tool([*words, "replace", "dev", device, "root", *limit]):
+                self.cannot(f"this kernel cannot slow a cable down: {why}")
 
 
 @contextlib.contextmanager

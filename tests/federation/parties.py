@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import sys
 import threading
 import time
 
-from coterie.federation.flare.tls import Unreachable
-from coterie.federation.kits import found
-from coterie.federation.party import read_kit
-from coterie.federation.post import Post
-from coterie.federation.relay import Present, Relay
+import msgspec
+
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.kits.kit import read_kit
+from coterie.federation.transport.post import Post
+from coterie.federation.transport.relay import Present, Relay
+from coterie.federation.transport.tls import Unreachable
 
 
 class Ward:
@@ -24,7 +25,10 @@ class Ward:
 
     def __init__(self, folder, relay=True):
         self.folder, self.lines = folder, []
-        self.kits = {kit.name: kit for kit in found(folder, ["a", "b", "c"], ["lead", "mate", "anna:viewer"])}
+        self.kits = {
+            kit.name: kit
+            for kit in found_federation(folder, ["a", "b", "c"], ["lead", "mate", "anna:viewer"])
+        }
         self.stack = contextlib.ExitStack()
         self.relay = None
         if relay:
@@ -66,7 +70,7 @@ class Switch:
         self.kits, self.lines, self.seen = kits, {}, []
         self.tamper = lambda header, body: [(header, body)]
 
-    def line(self, kit, receive, changed, about):
+    def line(self, kit, receive, changed, about, assembly):
         return FakeLine(self, kit, receive, changed, about)
 
     def post(self, name, answer=None, say=lambda line: None):
@@ -76,11 +80,11 @@ class Switch:
 
     def tell(self):
         members = [
-            Present(line.kit.card, line.about["boot"], "1", "", line.since).told()
+            Present(line.kit.card, line.about["boot"], "1", "", line.since).note()
             for line in self.lines.values()
         ]
         for line in list(self.lines.values()):
-            line.receive({"from": "", "kind": "members"}, json.dumps(members).encode())
+            line.receive({"from": "", "kind": "members"}, msgspec.json.encode(members))
 
     def pass_on(self, header, body):
         """As a relay does, whoever it claims to be from."""

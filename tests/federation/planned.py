@@ -7,25 +7,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.core.kernel import told
-from coterie.federation.kits import found
-from coterie.federation.party import Kit
-from coterie.federation.plans import BEGIN, Plan, PlannedVisit, signed_plan, steady, whole
+from coterie.core.kernel import kernel_to_dict
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.kits.kit import Kit
+from coterie.federation.plans.plan import (
+    BEGIN,
+    Plan,
+    PlannedVisit,
+    fixed_options,
+    signed_plan,
+    with_all_options,
+)
 from coterie.kernels import SGD, Calibrate
-from coterie.ledger.chain import finite
+from coterie.storage.chain import finite
 
 WORK = (SGD(), Calibrate(), Calibrate("train"))
 
 
 def lead_of(sites: Sequence[str]) -> Kit:
     """A lead's kit, of a federation of these."""
-    kits = found(Path(tempfile.mkdtemp()) / "kits", sites)
+    kits = found_federation(Path(tempfile.mkdtemp()) / "kits", sites)
     return next(kit for kit in kits if kit.role == "lead")
 
 
 def plan_for(begin: Mapping[str, Any], **other: Any) -> Plan:
     """Of a run that begins so and does as fedavg does."""
-    visits = tuple(PlannedVisit(steady(whole(told(kernel))), 1, 1, 1) for kernel in WORK)
+    visits = tuple(
+        PlannedVisit(fixed_options(with_all_options(kernel_to_dict(kernel))), 1, 1, 1) for kernel in WORK
+    )
     has = {
         "method": "fedavg", "options": {}, "wraps": (), "parameters": 8, "rounds": 3, "visits": visits,
         "sites": len(begin["sites"]), "orders": ("give mix",), "reveals": {"numbers": ["loss", "samples"]},

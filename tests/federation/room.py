@@ -15,17 +15,17 @@ from ward import write_tables
 from coterie.core.errors import BadRun, CoterieError
 from coterie.core.wire import unpack
 from coterie.data.sources.table import TableFile
-from coterie.federation import connector
-from coterie.federation.helper import Helper
-from coterie.federation.kits import found
-from coterie.federation.policy import Policy
-from coterie.federation.post import Missing
-from coterie.federation.rows import Holding
-from coterie.federation.sites import Lines, meet
-from coterie.federation.station import Station
-from coterie.runs.experiment import prepare
+from coterie.federation.data.site_data import SiteData
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.lead import connector
+from coterie.federation.lead.sites import Lines, meet
+from coterie.federation.policy.keys import Policy
+from coterie.federation.sealing.helper import Helper
+from coterie.federation.site.server import SiteServer
+from coterie.federation.transport.post import Missing
+from coterie.runs.builder import prepare
 from coterie.runs.folder import Folder, read_record
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 NAMES = ("a", "b", "c", "d")
@@ -48,7 +48,7 @@ class Room:
     def __init__(self, folder: Path, policies=None, names=NAMES, helpers=(), rows=60) -> None:
         self.names, self.policies = names, {name: (policies or {}).get(name, Policy()) for name in names}
         self.wanted = names
-        self.kits = {kit.name: kit for kit in found(folder / "kits", names, helpers=helpers)}
+        self.kits = {kit.name: kit for kit in found_federation(folder / "kits", names, helpers=helpers)}
         self.recipe = write_tables(folder, names, rows=rows)
         self.states = {name: folder / "states" / name for name in names}
         self.seen, self.said, self.stations, self.gone = [], {name: [] for name in names}, {}, set()
@@ -64,9 +64,9 @@ class Room:
     def open(self, name):
         """A site's process, for the first time or anew."""
         if name in self.stations:
-            self.stations[name].seen.let_go()  # as its end would
-        holding = Holding.read(TableFile(recipe=str(self.recipe)), name)
-        self.stations[name] = Station(
+            self.stations[name].views.let_go()  # as its end would
+        holding = SiteData.read(TableFile(recipe=str(self.recipe)), name)
+        self.stations[name] = SiteServer(
             name,
             holding,
             self.policies[name],
@@ -85,7 +85,7 @@ class Room:
         def send(to, header, body, *deadline):
             party = self.stations.get(to) or self.helpers[to]
             try:
-                party.take_letter(self.kits[name].card, header, body)
+                party.take_peer_message(self.kits[name].card, header, body)
             except CoterieError as error:  # as a post says it
                 raise BadRun(f"a letter from {name} to {to} was not taken: {error}") from error
 

@@ -10,10 +10,10 @@ from test_meeting import ALIKE, hello
 
 from coterie.core.errors import BadInput, BadRun, Several
 from coterie.core.wire import pack, unpack
-from coterie.federation.meeting import match
-from coterie.federation.sites import Rule, meet
-from coterie.runs.experiment import prepare
-from coterie.runs.runner import run
+from coterie.federation.data.agreement import match
+from coterie.federation.lead.sites import Rule, meet
+from coterie.runs.builder import prepare
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 LACKS = "it does not record chol, which is required"
@@ -152,8 +152,8 @@ def ready(tmp_path_factory):
 @pytest.mark.parametrize(
     ("forbid", "keeps", "said"),
     [
-        ("pulse", (), "forbid is 'pulse', but must be a list"),
-        (["pulse", 3], (), "but must be a list"),
+        ("pulse", (), "Expected `array`, got `str` - at `$.forbid`"),
+        (["pulse", 3], (), "Expected `str`, got `int` - at `$.forbid[1]`"),
         ([""], (), "but must be a list"),
         (["pulse"], ("pulse",), "does not have what is said to be common: column 'pulse' is missing"),
         ([], (), "column 'pulse' is one that the others do not have"),

@@ -10,11 +10,12 @@ from room import HELPERS, Room, told_scores
 
 from coterie.core.errors import Refused
 from coterie.core.wire import pack
-from coterie.federation.asking import withdrawn
-from coterie.federation.policy import Policy, check_promised, limits_of, objection_to
+from coterie.federation.lead.withdrawals import withdrawn
+from coterie.federation.policy.keys import Policy, limits_of
+from coterie.federation.policy.rules import check_promised, objection_to
 from coterie.nets.offers import Limits
-from coterie.runs.experiment import prepare
-from coterie.runs.runner import run
+from coterie.runs.builder import prepare
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 PEERS = {"method": "pens", "validation": 0.2}
@@ -170,8 +171,8 @@ def test_a_lead_that_goes_on_without_asking_gets_nothing(tmp_path, monkeypatch, 
     """It does not ask, or asks and does not care: the site refuses to give, and takes no part any more."""
     room = Room(tmp_path, {"b": Policy(share_at_most=0.01)})
     if what == "not offered":
-        monkeypatch.setattr("coterie.federation.asking.limited", lambda net: set())
-        monkeypatch.setattr("coterie.federation.net.limited", lambda net: set())
+        monkeypatch.setattr("coterie.federation.lead.withdrawals.limited", lambda net: set())
+        monkeypatch.setattr("coterie.federation.lead.net.limited", lambda net: set())
     else:
         nothing = pack({"withdraws": []}, {})
         room.change = lambda name, message, said: nothing if message.get("do") == "offer" else said
@@ -185,10 +186,10 @@ def test_helpers_refuse_sums_with_too_few_others():
     from test_helper import PARTIES, SITES
     from test_helper import Room as Sealed
 
-    from coterie.federation.sealed_site import SealedSite
+    from coterie.federation.sealing.site import SealedSite
 
     room = Sealed()
-    room.sites["n"] = SealedSite("n", PARTIES, room.cards.get, 1.0, others=2)
+    room.sites["n"] = SealedSite("n", PARTIES, room.cards.get, Limits(others_at_least=2))
     names = room.seal({site: [1.0, 2.0, 3.0] for site in SITES})
     room.judged(names)
     both = room.mix(names, [[1, 1, 0]], op="x")

@@ -19,8 +19,9 @@ from room import Room
 
 from coterie.core.errors import BadRun, CoterieError, Refused
 from coterie.core.method import Reveals
-from coterie.federation.policy import Policy, objections, work_for
-from coterie.federation.station import CANCEL
+from coterie.federation.policy.keys import Policy, objections
+from coterie.federation.policy.rules import work_for
+from coterie.federation.site.server import CANCEL
 from coterie.kernels.fold import fold_rows
 
 CLOSED = {
@@ -308,7 +309,7 @@ def test_what_has_a_foreign_part_stays_foreign(peers):
                 replies=[whole(id)],
                 origin=[whole(id)],
                 guests=[0],
-                to=[[0]],
+                to=[0],
                 importance=None,
             )
     assert len(said) == 7

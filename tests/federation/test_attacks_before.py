@@ -15,9 +15,9 @@ from room import Room
 from ward import write_tables
 
 from coterie.core.errors import CoterieError, Refused
-from coterie.federation.policy import Policy
-from coterie.federation.rows import digest_of_rows
-from coterie.federation.sites import Rule, deal_message
+from coterie.federation.data.site_data import digest_of_rows
+from coterie.federation.lead.sites import Rule, deal_message
+from coterie.federation.policy.keys import Policy
 
 CLOSED = {
     "to_coordinator": False,

@@ -18,17 +18,18 @@ from coterie.core.errors import BadInput, BadRun, Refused, Several
 from coterie.core.seeds import Key
 from coterie.core.wire import pack, unpack
 from coterie.data.sources.table import TableFile
-from coterie.federation import connector
-from coterie.federation.budgets import LEDGER, SECRET, Purse, content_of, secret_key
-from coterie.federation.policy import Policy, Work, objections, policy_of
-from coterie.federation.rows import Holding
-from coterie.federation.sites import Lines, meet
-from coterie.federation.station import Station
+from coterie.federation.data.site_data import SiteData
+from coterie.federation.lead import connector
+from coterie.federation.lead.sites import Lines, meet
+from coterie.federation.policy.keys import Policy, Work, objections
+from coterie.federation.policy.rules import policy_of
+from coterie.federation.site.budget import LEDGER, SECRET, SiteBudget, content_of, secret_key
+from coterie.federation.site.server import SiteServer
 from coterie.kernels import SGD, Calibrate, Noisy, Score
 from coterie.kernels.dp import DP
 from coterie.privacy.accounting import COARSE, epsilon
-from coterie.runs import experiment
-from coterie.runs.runner import run
+from coterie.runs import builder
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 pytest.importorskip("dp_accounting")
@@ -56,7 +57,7 @@ def entries(state: Path) -> list[dict]:
 
 def test_what_was_spent_outlives_the_process_and_counts_for_all_leads(tmp_path):
     policy = Policy(epsilon=eps(3))
-    purse = Purse(tmp_path, policy)
+    purse = SiteBudget(tmp_path, policy)
     purse.spend("lead", "r1", KERNEL, COST, "1")
     purse.spend("lead", "r1", KERNEL, COST, "1")  # the same question again
     purse.spend(MATE, "r2", KERNEL, COST, "2")
@@ -64,7 +65,7 @@ def test_what_was_spent_outlives_the_process_and_counts_for_all_leads(tmp_path):
         ("lead", "r1", "1"),
         (MATE, "r2", "2"),
     ]
-    again = Purse(tmp_path, policy)
+    again = SiteBudget(tmp_path, policy)
     again.spend("lead", "r3", KERNEL, COST, "2")  # known from before
     again.spend("lead", "r3", KERNEL, COST, "3")
     with pytest.raises(BadRun, match=rf"out of budget: epsilon {eps(3):.3g} of {eps(3):g} is spent"):
@@ -74,7 +75,7 @@ def test_what_was_spent_outlives_the_process_and_counts_for_all_leads(tmp_path):
 
 
 def test_one_lead_may_have_less(tmp_path):
-    purse = Purse(tmp_path, Policy(epsilon=eps(5), epsilon_a_requester=eps(2)))
+    purse = SiteBudget(tmp_path, Policy(epsilon=eps(5), epsilon_a_requester=eps(2)))
     for i in range(2):
         purse.spend("lead", "r", KERNEL, COST, f"l{i}")
     with pytest.raises(BadRun, match="for lead is spent"):
@@ -83,21 +84,21 @@ def test_one_lead_may_have_less(tmp_path):
 
 
 def test_a_line_that_was_cut_short_was_not_answered(tmp_path):
-    purse = Purse(tmp_path, Policy(epsilon=eps(2)))
+    purse = SiteBudget(tmp_path, Policy(epsilon=eps(2)))
     purse.spend("lead", "r", KERNEL, COST, "1")
     whole = (tmp_path / LEDGER).read_bytes()
     (tmp_path / LEDGER).write_bytes(whole + whole[:50])
-    again = Purse(tmp_path, Policy(epsilon=eps(2)))
+    again = SiteBudget(tmp_path, Policy(epsilon=eps(2)))
     assert (tmp_path / LEDGER).read_bytes() == whole
     again.spend("lead", "r", KERNEL, COST, "2")
     assert [e["mark"] for e in entries(tmp_path)] == ["1", "2"]
     (tmp_path / LEDGER).write_bytes(b"{}\n" + whole)
     with pytest.raises(BadRun, match="line 1 is damaged"):
-        Purse(tmp_path, Policy())
+        SiteBudget(tmp_path, Policy())
 
 
 def test_nothing_is_answered_that_cannot_be_written(tmp_path):
-    purse = Purse(tmp_path, Policy())
+    purse = SiteBudget(tmp_path, Policy())
     (tmp_path / LEDGER).mkdir()
     with pytest.raises(BadRun, match="cannot write"):
         purse.spend("lead", "r", KERNEL, COST, "1")
@@ -105,17 +106,17 @@ def test_nothing_is_answered_that_cannot_be_written(tmp_path):
 
 
 def test_the_secret_is_made_once_and_is_its_owners(tmp_path):
-    purse = Purse(tmp_path, Policy())
+    purse = SiteBudget(tmp_path, Policy())
     first = purse.secret
     assert (len(first), stat.S_IMODE((tmp_path / SECRET).stat().st_mode)) == (32, 0o600)
-    assert Purse(tmp_path, Policy()).secret == first
+    assert SiteBudget(tmp_path, Policy()).secret == first
     (tmp_path / SECRET).write_bytes(b"short")
     with pytest.raises(BadRun, match="does not have 32 bytes"):
         _ = purse.secret
 
 
 def test_any_difference_gives_another_key(tmp_path):
-    purse, key = Purse(tmp_path, Policy()), Key(0).at_round(3, 9)
+    purse, key = SiteBudget(tmp_path, Policy()), Key(0).at_round(3, 9)
     facts, w = {"run": "r", "slot": ""}, {"w": torch.zeros(1, 2)}
     contents = [
         content_of(facts, w, {}, None),
@@ -134,7 +135,7 @@ def test_any_difference_gives_another_key(tmp_path):
 
 
 def test_what_has_no_bound_is_refused_where_there_is_a_budget(tmp_path):
-    purse = Purse(tmp_path, Policy(epsilon=1.0))
+    purse = SiteBudget(tmp_path, Policy(epsilon=1.0))
     with pytest.raises(
         Refused, match='sgd gives no bound, where the policy has epsilon = 1: take --kernel "dp'
     ):
@@ -144,8 +145,8 @@ def test_what_has_no_bound_is_refused_where_there_is_a_budget(tmp_path):
     with pytest.raises(Refused, match="40 training rows"):
         purse.cost(DP(SGD(batch=64)), ROWS)
     assert purse.cost(Noisy(Score()), ROWS) == (Charge(20.0, times=2),)
-    assert Purse(tmp_path, Policy(epsilon=1.0, clear_scores=True)).cost(Calibrate(), ROWS) == ()
-    assert Purse(tmp_path, Policy()).cost(SGD(), ROWS) == ()
+    assert SiteBudget(tmp_path, Policy(epsilon=1.0, clear_scores=True)).cost(Calibrate(), ROWS) == ()
+    assert SiteBudget(tmp_path, Policy()).cost(SGD(), ROWS) == ()
 
 
 @pytest.mark.parametrize(
@@ -189,8 +190,8 @@ class Room:
         for name in SITES:
             self.states[name] = state = folder / "states" / name
             state.mkdir(parents=True)
-            holding = Holding.read(TableFile(recipe=str(recipe)), name)
-            self.stations[name] = Station(
+            holding = SiteData.read(TableFile(recipe=str(recipe)), name)
+            self.stations[name] = SiteServer(
                 name,
                 holding,
                 policies[name],
@@ -204,7 +205,7 @@ class Room:
 
     def letter(self, name):
         def send(to, header, body, *deadline):
-            self.stations[to].take_letter(SimpleNamespace(name=name, role="site"), header, body)
+            self.stations[to].take_peer_message(SimpleNamespace(name=name, role="site"), header, body)
 
         return send
 
@@ -231,7 +232,7 @@ def played(monkeypatch, room, rounds=4, wrap=("private:epsilon=1000,scores=none"
         "sgd": {"batch": 20},
         "dp": {"sigma": 4.0},
     }
-    made = experiment.prepare(
+    made = builder.prepare(
         Settings(
             net="federation",
             kernel="dp(sgd)",
@@ -346,7 +347,7 @@ def test_a_delta_above_one_row_is_refused(tmp_path, monkeypatch):
 
 def test_what_else_is_done_keeps_its_numbers(tmp_path):
     """Without charges nothing is written, and the run's key stays."""
-    purse = Purse(tmp_path, Policy())
+    purse = SiteBudget(tmp_path, Policy())
     assert purse.cost(SGD(), ROWS) == ()
     assert not list(tmp_path.iterdir())
 

@@ -11,11 +11,12 @@ from room import Room
 from coterie.cli.federation import at_work_of
 from coterie.core.errors import Several
 from coterie.core.wire import pack, unpack
-from coterie.federation import clerk as clerks
-from coterie.federation import errands, inbox, turns
-from coterie.federation.net import Federated
-from coterie.federation.post import Missing
-from coterie.federation.sites import Lines, Rule, meet
+from coterie.federation.lead.net import Federated
+from coterie.federation.lead.sites import Lines, Rule, meet
+from coterie.federation.site import server
+from coterie.federation.transport import inbox
+from coterie.federation.transport import post as posts
+from coterie.federation.transport.post import Missing
 
 HELLO, PING, VISIT = (pack({"do": do}, {}) for do in ("hello", "ping", "visit"))
 RULE = Rule(0.3, 0.0, 0, False)
@@ -28,7 +29,7 @@ def kits(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(clerks, "TICK", 0.02)
+    monkeypatch.setattr(inbox, "TICK", 0.02)
     monkeypatch.setattr(inbox, "MOMENT", 0.1)
     monkeypatch.setattr(inbox, "AGAIN", 0.2)
 
@@ -91,7 +92,7 @@ def test_a_question_that_waited_is_done_once_when_the_site_is_free(wedged):
 
 
 def test_a_ping_is_answered_while_work_goes_on_to_both_leads(wedged, monkeypatch):
-    monkeypatch.setattr(turns, "MOMENT", 0.1)
+    monkeypatch.setattr(server, "MOMENT", 0.1)
     for post in (wedged.lead, wedged.mate):
         start = time.monotonic()
         answer, _ = unpack(post.call({"a": PING}, 5)["a"])
@@ -114,7 +115,7 @@ def test_nothing_else_can_be_asked_past_the_work(wedged):
 
 def test_a_site_that_hangs_is_named_while_it_is_waited_for(kits, monkeypatch):
     """Its process is connected and says nothing at all."""
-    monkeypatch.setattr(errands, "QUIET", 0.3)
+    monkeypatch.setattr(posts, "QUIET", 0.3)
     switch, said = Switch(kits), []
     switch.post("a", lambda card, header, body: body)
     lead = switch.post("lead", None, said.append)

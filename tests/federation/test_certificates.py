@@ -16,10 +16,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput, Refused
-from coterie.federation import certificates
-from coterie.federation.certificates import ROLES, authority, card_of, issue, key_bytes, key_of, new_key
-from coterie.federation.flare import tls
-from coterie.federation.kits import found
+from coterie.federation.kits import certificates
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.kits.certificates import ROLES, authority, card_of, issue, key_bytes, key_of, new_key
+from coterie.federation.transport import tls
 
 NOW = datetime(2030, 5, 17, 12, tzinfo=UTC)
 CA_KEY, OTHER_KEY = new_key(), new_key()
@@ -236,11 +236,11 @@ def test_who_has_nothing_to_serve_cannot(tmp_path, server, well):
 
 
 @pytest.mark.parametrize("role", ["site", "lead"])
-def test_nobody_takes_who_may_serve_a_page_for_the_coordinator(tmp_path, role):
+def test_nobody_takes_who_may_serve_a_page_for_the_relay(tmp_path, role):
     """TLS lets a site's certificate serve; whoever dials looks at the role before a byte is sent."""
     with socket.create_server(("127.0.0.1", 0)) as listens:
         port = listens.getsockname()[1]
-        kits = found(tmp_path / "ward", ["north", "south"], host="127.0.0.1", port=port)
+        kits = found_federation(tmp_path / "ward", ["north", "south"], host="127.0.0.1", port=port)
         mine = next(kit for kit in kits if kit.name == "north")
         other = next(kit for kit in kits if kit.role == role and kit.name != "north")
         heard = list[bytes]()
@@ -255,7 +255,7 @@ def test_nobody_takes_who_may_serve_a_page_for_the_coordinator(tmp_path, role):
 
         thread = threading.Thread(target=pretend, daemon=True)
         thread.start()
-        with pytest.raises(tls.Unreachable, match=f"a {role} and not the coordinator"):
+        with pytest.raises(tls.Unreachable, match=f"a {role} and not the relay"):
             tls.dial(mine, tls.client_context(mine))
         thread.join(10)
     assert heard in ([], [b""])

@@ -13,11 +13,11 @@ import torch
 from room import Room, told_scores
 from ward import COTERIE, LONG, rounds_of
 
-from coterie.federation.net import Federated
-from coterie.federation.rests import Rests
-from coterie.runs.experiment import prepare
+from coterie.federation.lead.net import Federated
+from coterie.federation.lead.sites import Backoff
+from coterie.runs.builder import prepare
 from coterie.runs.folder import read_record
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 
@@ -133,22 +133,22 @@ def test_three_in_ten_of_ten_sites_are_gone_in_each_round(tmp_path):
 
 
 def test_who_breaks_rounds_rests_for_longer_each_time():
-    rests, boots = Rests(), {3: "x"}
+    backoff, boots = Backoff(), {3: "x"}
     for stored, until in ((4, 5), (5, 7), (7, 11), (11, 19), (19, 27)):
-        rests.begin([3], boots, stored)
-        rests.over(until - 1)
-        assert rests.resting(3, "x"), until
-        assert not rests.resting(3, "y"), "one that was started anew is welcome"
-        rests.over(until)
-        assert not rests.resting(3, "x"), until
-    rests.begin([3], boots, 27)
-    rests.call(0.5)
-    assert rests.resting(3, "x")
-    rests.call(1.5)  # too few are there
-    assert not rests.resting(3, "x")
-    rests.begin([3], boots, 27)
-    rests.end(3)  # it went away
-    assert not rests.resting(3, "x")
+        backoff.begin([3], boots, stored)
+        backoff.over(until - 1)
+        assert backoff.resting(3, "x"), until
+        assert not backoff.resting(3, "y"), "one that was started anew is welcome"
+        backoff.over(until)
+        assert not backoff.resting(3, "x"), until
+    backoff.begin([3], boots, 27)
+    backoff.call(0.5)
+    assert backoff.resting(3, "x")
+    backoff.call(1.5)  # too few are there
+    assert not backoff.resting(3, "x")
+    backoff.begin([3], boots, 27)
+    backoff.end(3)  # it went away
+    assert not backoff.resting(3, "x")
 
 
 def test_a_site_keeps_what_it_may_have_to_go_back_to():

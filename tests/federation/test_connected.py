@@ -11,12 +11,12 @@ from room import Room
 
 from coterie.core.errors import BadRun, Refused
 from coterie.core.wire import pack, unpack
-from coterie.federation.certificates import card_of, issue
-from coterie.federation.connected import Company
-from coterie.federation.kits import found
-from coterie.federation.party import read_key
-from coterie.federation.plans import signed_plan
-from coterie.federation.policy import Policy
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.kits.certificates import card_of, issue
+from coterie.federation.kits.kit import read_key
+from coterie.federation.plans.plan import signed_plan
+from coterie.federation.policy.keys import Policy
+from coterie.federation.site.connected_sites import ConnectedSites
 
 GHOSTS = ("east", "north", "south", "west")
 RUN = "f" * 32
@@ -137,37 +137,37 @@ def test_a_letter_goes_to_no_person(attack):
 
 
 def test_cards_count_once_and_of_this_federation_alone(tmp_path):
-    kits = {kit.name: kit for kit in found(tmp_path / "ward", ("a", "b", "c"))}
-    far = {kit.name: kit for kit in found(tmp_path / "far", ("d",))}
+    kits = {kit.name: kit for kit in found_federation(tmp_path / "ward", ("a", "b", "c"))}
+    far = {kit.name: kit for kit in found_federation(tmp_path / "far", ("d",))}
     cards = {name: kit.card for name, kit in (kits | far).items()}
     cards["twin"] = cards["b"]
     cards["self"] = cards["a"]
     sites = ["a", "b", "twin", "self", "d", "late"]
-    company = Company("a", sites, cards.get, kits["a"])
+    company = ConnectedSites("a", sites, cards.get, kits["a"])
     assert company.here() == {"b"}
     company.check(2)
     with pytest.raises(BadRun, match="2 of the 6 sites"):
         company.check(3)
     for sites in ("abc", [["a"], "b"], None, {"a": 1}):
         with pytest.raises(Refused, match="no list of names"):
-            Company("a", sites, cards.get, kits["a"])
+            ConnectedSites("a", sites, cards.get, kits["a"])
 
 
 def test_a_key_that_has_two_certificates_is_one_site(tmp_path):
-    kits = {kit.name: kit for kit in found(tmp_path / "ward", ("a", "b", "c"))}
+    kits = {kit.name: kit for kit in found_federation(tmp_path / "ward", ("a", "b", "c"))}
     cards = {name: kit.card for name, kit in kits.items()}
     authority = tmp_path / "ward" / "authority"
     pem, key = (authority / "ca.crt").read_bytes(), read_key(authority / "ca.key")
     cards["c"] = card_of(issue(pem, key, "c", "site", cards["b"].public_key), pem)
     assert cards["c"].serial != cards["b"].serial
-    assert len(Company("a", ["a", "b", "c"], cards.get, kits["a"]).here()) == 1
+    assert len(ConnectedSites("a", ["a", "b", "c"], cards.get, kits["a"]).here()) == 1
 
 
 def test_an_offer_counts_nobody_who_was_never_here(tmp_path):
     """`others` of an offer is a number that a lead writes, too."""
-    kits = {kit.name: kit for kit in found(tmp_path / "ward", ("a", "b", "c"))}
+    kits = {kit.name: kit for kit in found_federation(tmp_path / "ward", ("a", "b", "c"))}
     cards = {name: kit.card for name, kit in kits.items()}
-    company = Company("a", ["a", "b", "c", *GHOSTS], cards.get, kits["a"])
+    company = ConnectedSites("a", ["a", "b", "c", *GHOSTS], cards.get, kits["a"])
     offer = {"to": "", "ids": [], "share": 0.1, "others": 6, "leverage": 0.1}
     assert company.bounded(offer)["others"] == 2
     assert company.bounded({**offer, "to": "b"})["others"] == 1

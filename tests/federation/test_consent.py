@@ -11,19 +11,19 @@ from test_asking import on_one_machine, told
 
 from coterie.cli.main import main
 from coterie.core.wire import pack
-from coterie.federation import connector
-from coterie.federation.consent import OFFERS, Consent
-from coterie.federation.policy import Policy
-from coterie.federation.sites import meet
+from coterie.federation.lead import connector
+from coterie.federation.lead.sites import meet
+from coterie.federation.policy.keys import Policy
+from coterie.federation.site.consent import OFFERS, Consent
 from coterie.runs.folder import read_record
-from coterie.storage import decided
+from coterie.storage import decisions
 
 ALL_IN_ALL = {"ndoye": {"folds": 2, "passes": 1, "best": 0, "threshold": 1e9, "bar": "none"}}
 CIRCLES = {"method": "ndoye", "options": ALL_IN_ALL}
 
 
 def say(room, site, requester, allow):
-    line = decided.add(room.states[site], site, "veto", {"requester": requester, "allow": allow}, by="ann")
+    line = decisions.add(room.states[site], site, "veto", {"requester": requester, "allow": allow}, by="ann")
     return f"a person at {site} said no (ann, {line['time']})"
 
 
@@ -94,8 +94,8 @@ def test_a_lead_that_goes_on_all_the_same_gets_nothing(tmp_path, monkeypatch, wh
     room = Room(tmp_path)
     why = say(room, "b", "a", allow=False)
     if what == "does not ask":
-        monkeypatch.setattr("coterie.federation.net.limited", lambda net: set())
-        monkeypatch.setattr("coterie.federation.asking.limited", lambda net: set())
+        monkeypatch.setattr("coterie.federation.lead.net.limited", lambda net: set())
+        monkeypatch.setattr("coterie.federation.lead.withdrawals.limited", lambda net: set())
     else:
         room.change = lambda name, message, said: (
             pack({"withdraws": []}, {}) if message.get("do") == "offer" else said
@@ -109,17 +109,17 @@ def test_a_damaged_file_is_a_no_to_all(tmp_path):
     consent = Consent(tmp_path, "c")
     assert not consent.vetoes()
     assert consent.objection("a") == ""
-    (tmp_path / decided.FILE).write_text("{\n")
+    (tmp_path / decisions.FILE).write_text("{\n")
     assert consent.vetoes()
     assert consent.objection("a").startswith("nobody knows what people at c decided: line 1 of ")
     line = {"time": "2026-03-01T09:30:00+01:00", "by": "", "client": "", "kind": "veto", "requester": "a"}
-    (tmp_path / decided.FILE).write_text(json.dumps(line))
+    (tmp_path / decisions.FILE).write_text(json.dumps(line))
     assert "said no" in consent.objection("a")  # whatever is no yes
     assert consent.objection("b") == consent.objection("") == ""
 
 
 def test_offers_do_not_grow_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr("coterie.federation.consent.MOST", 2)
+    monkeypatch.setattr("coterie.federation.site.consent.MOST", 2)
     consent, figures = Consent(tmp_path, "c"), {"share": 0.5, "others": 1, "leverage": 1.0}
     for run in ("x", "y", "z", "y"):
         consent.note(run, "lead", [({"to": "a", **figures}, "")], again=True)

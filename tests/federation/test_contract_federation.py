@@ -23,13 +23,13 @@ from ward import COTERIE, ONE_CORE, free_port
 
 from coterie.cli.main import main
 from coterie.core.errors import BadData
-from coterie.federation.kits import found
-from coterie.federation.sites import hang_up
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.lead.sites import hang_up
 from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
 from coterie.runs.folder import Folder, read_models, read_record
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 from coterie.storage.tensors import read_tensors
 from coterie.use import load
@@ -62,7 +62,6 @@ NEEDS = {"oracle": "has no cluster, which oracle needs"}
 # fit linear models alone, from sums of sites
 LINEAR = ("partial", "pooled")
 OF_MODELS = {"drift"}  # measures that take models of several sites, which nobody has there
-WENT_ON = {"fedavg": {}, "pens": OPTIONS["pens"], "fl-swag": OPTIONS["fl-swag"]}
 
 
 def write_tables(folder: Path) -> Path:
@@ -89,12 +88,12 @@ class Ward:
     def __init__(self, folder: Path, here: hosts.Here) -> None:
         self.folder, self.here = folder, here
         self.recipe = write_tables(folder)
-        found(folder / "ward", SITES, port=free_port())
+        found_federation(folder / "ward", SITES, port=free_port())
         self.kit = str(folder / "ward" / "people" / "lead")
         self.builders = {"federation": Builder(), "in-process": Builder()}
         policy = folder / "policy.toml"
         policy.write_text(POLICY)
-        self.relay = here.run("relay", [*COTERIE, "coordinate", folder / "ward" / "coordinator"])
+        self.relay = here.run("relay", [*COTERIE, "relay", folder / "ward" / "coordinator"])
         self.relay.wait_for("listening on", 60)
         words = ["--recipe", self.recipe, "--policy", policy]
         self.sites = {

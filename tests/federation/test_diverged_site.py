@@ -9,11 +9,11 @@ from room import Room
 
 from coterie.core.errors import Diverged
 from coterie.core.kernel import scores
+from coterie.features.live.live import read_live
 from coterie.nets.in_process import InProcess
 from coterie.nets.sound import diverged
-from coterie.page.reading import Study
+from coterie.page.studies import Study
 from coterie.runs.folder import read_record
-from coterie.runs.live import read_live
 
 
 def diverging(monkeypatch, names, rounds):

@@ -10,9 +10,9 @@ import hosts
 import pytest
 from ward import COTERIE, LONG, Proxy, Ward, other_port, rounds_of, wait_until
 
+from coterie.features.live.live import KILLED, read_live
 from coterie.runs.folder import read_record
-from coterie.runs.live import KILLED, read_live
-from coterie.runs.shown import part_of
+from coterie.runs.site_view import line_for
 from coterie.storage.events import read_events
 
 PENS = ("--method", "pens", "--rounds", 12)
@@ -31,7 +31,7 @@ def sites_have_seen(ward, out):
     for number, name in enumerate(ward.names):
         shown = (ward.kits[name] / "state" / "shown").iterdir()
         found = read_record(max(shown, key=lambda path: (path / "run.json").stat().st_mtime))
-        if found.metrics != [part_of(line, number, lead.clients) for line in lead.metrics]:
+        if found.metrics != [line_for(line, number, lead.clients) for line in lead.metrics]:
             return False
     return True
 
@@ -61,9 +61,9 @@ def test_the_relay_is_killed_in_the_middle_of_a_round(ward, calm):
     driver.wait_for("no line to the coordinator", LONG)
     ward.open_relay()
     assert driver.wait(LONG) == 0
-    driver.wait_for("the line to the coordinator is back")
+    driver.wait_for("the line to the relay is back")
     for name in "abcd":
-        ward.sites[name].wait_for("the line to the coordinator is back")
+        ward.sites[name].wait_for("the line to the relay is back")
     assert ward.numbers("relay") == calm
 
 
@@ -109,7 +109,7 @@ def test_bytes_are_changed_or_lost_on_the_way(ward, calm, how):
         assert driver.wait(LONG) == 0
         assert proxy.spoilt.is_set()
         ward.sites["b"].wait_for("no line to the coordinator")
-        ward.sites["b"].wait_for("the line to the coordinator is back")
+        ward.sites["b"].wait_for("the line to the relay is back")
         assert ward.numbers(how) == calm
     finally:
         ward.kits["b"] = kit
@@ -172,9 +172,7 @@ def test_a_clock_that_is_off_by_an_hour_does_no_harm(ward, calm, clock_off):
     try:
         check = ward.start("d", [*COTERIE, "site", "check", ward.kits["d"]], env=clock_off(3600))
         assert check.wait(LONG) == 2
-        check.wait_for(
-            re.compile(r"the coordinator's clock is 3\d{3} s behind this machine's: set whichever")
-        )
+        check.wait_for(re.compile(r"the relay's clock is 3\d{3} s behind this machine's: set whichever"))
         ward.open_site("d", env=clock_off(3600))
         ward.connected("d")
         assert ward.run("hour", *PENS).wait(LONG) == 0

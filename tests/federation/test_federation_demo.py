@@ -18,12 +18,13 @@ from coterie.cli.main import main
 from coterie.core.errors import BadData, BadRun
 from coterie.data.preparation import Column
 from coterie.data.sources.heart_disease import HeartDisease
-from coterie.federation.demo import rehearsal, show, tables
-from coterie.federation.demo.tables import Study
-from coterie.federation.demo.ward import Ward
+from coterie.federation.demo import rehearsal, show
+from coterie.federation.demo import ward as parties
+from coterie.federation.demo.ward import Study, Ward
 
 LONG = 180.0  # seconds for what takes fifteen on a machine that has nothing else to do
 NOWHERE = "http://127.0.0.1:9"
+IN_BACKGROUND = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as shells start jobs: with SIGINT ignored
 DEMO = [sys.executable, "-m", "coterie", "federation", "demo", "--rounds", "2"]
 
 
@@ -37,10 +38,10 @@ def demo(tmp_path):
     (tmp_path / "log").mkdir()
     started = []
 
-    def start(*words, env=()):
+    def start(*words, env=(), by=()):
         log = tmp_path / "log" / f"{len(started)}.log"
         env = {**empty, **offline, "NO_PROXY": "", **dict(env)}
-        started.append(Running([*DEMO, *words], log, env, cwd=tmp_path))
+        started.append(Running([*by, *DEMO, *words], log, env, cwd=tmp_path))
         return started[-1]
 
     yield start
@@ -62,8 +63,8 @@ def test_the_demo(demo, tmp_path, times):
         running = demo(*words, env=env)
         assert running.wait(LONG) == 0, running.lines[-10:]
         said = "\n".join(running.lines)
-        assert (tables.INSTEAD in said) is (i == 0 or not HeartDisease().at_hand())
-        assert re.search(r"a coordinator and 4 sites, .+: all connected after \d+\.\d s", said)
+        assert (parties.INSTEAD in said) is (i == 0 or not HeartDisease().at_hand())
+        assert re.search(r"a relay and 4 sites, .+: all connected after \d+\.\d s", said)
         for method in show.METHODS:
             assert re.search(rf"^{method} +\d\d\.\d", said, re.MULTILINE), said
         assert re.search(r"^2,\w+,0\.\d+,0\.\d+,", said, re.MULTILINE), "a prediction for the first row"
@@ -73,14 +74,16 @@ def test_the_demo(demo, tmp_path, times):
 
 
 @pytest.mark.parametrize(
-    ("sign", "at"),
+    ("sign", "at", "by"),
     [
-        (signal.SIGINT, "in runs/federation-demo"),
-        pytest.param(signal.SIGTERM, "lead: coterie compare", marks=pytest.mark.slow),
+        (signal.SIGINT, "in runs/federation-demo", []),
+        (signal.SIGINT, "in runs/federation-demo", IN_BACKGROUND),
+        pytest.param(signal.SIGTERM, "lead: coterie compare", [], marks=pytest.mark.slow),
     ],
+    ids=["SIGINT", "SIGINT in the background", "SIGTERM"],
 )
-def test_the_demo_is_stopped(demo, sign, at):
-    running = demo()
+def test_the_demo_is_stopped(demo, sign, at, by):
+    running = demo(by=by)
     running.wait_for(at, LONG)
     running.process.send_signal(sign)
     assert running.wait(30) == 130
@@ -169,10 +172,10 @@ def test_damaged_data_is_no_reason_for_other_data(monkeypatch):
     monkeypatch.setattr(HeartDisease, "fetch", fetch)
     monkeypatch.setattr(HeartDisease, "at_hand", lambda self: True)
     with pytest.raises(BadData, match="damaged"):
-        tables.study(said.append)
+        parties.study(said.append)
     monkeypatch.setattr(HeartDisease, "at_hand", lambda self: False)
-    assert sum(map(len, tables.study(said.append).rows.values())) == 569
-    assert said == [tables.INSTEAD]
+    assert sum(map(len, parties.study(said.append).rows.values())) == 569
+    assert said == [parties.INSTEAD]
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from room import Room
 
 from coterie.cli.main import main
-from coterie.federation.certificates import authority, claimed_card, issue, new_key
-from coterie.federation.kits import invite, revoke
-from coterie.federation.party import read_key
-from coterie.federation.witness import Signer
-from coterie.ledger import chain, heads
-from coterie.ledger.chain import after
-from coterie.ledger.entries import config_digest
-from coterie.ledger.verify import NO_AUTHORITY, NOBODY
+from coterie.features.ledger import heads
+from coterie.features.ledger.entries import config_digest
+from coterie.features.ledger.verify import NO_AUTHORITY, NOBODY
+from coterie.federation.kits.authority import invite, revoke
+from coterie.federation.kits.certificates import authority, claimed_card, issue, new_key
+from coterie.federation.kits.kit import read_key
+from coterie.federation.site.ledger_signer import Signer
 from coterie.runs.settings import read_toml
+from coterie.storage import chain
+from coterie.storage.chain import after
 
 NAMES = ("a", "b", "c", "d")
 FINE = ["4 entries, 4 sites signed the last head"]
@@ -113,7 +114,7 @@ def no_name(content):
 
 def signed_by(folder, *kits, run):
     last = chain.read(folder)[-1]
-    found = [heads.signed(kit, run, last.index, last.hash).told for kit in kits]
+    found = [heads.signed(kit, run, last.index, last.hash).as_dict for kit in kits]
     (folder / heads.SIGNATURES).write_text("".join(json.dumps(one) + "\n" for one in found))
 
 
@@ -212,7 +213,7 @@ def an_authority_of_its_own(room, folder):
 
 def rolled_back(room, folder):
     """To an entry that all have signed; what follows is new, and the last of all."""
-    head = [one.told for one in heads.read(folder / heads.SIGNATURES) if one.index <= 1]
+    head = [one.as_dict for one in heads.read(folder / heads.SIGNATURES) if one.index <= 1]
     found = chain.read(folder)
     last = chain.Entry(**vars(found[1]))
     lines, digests = [e.line for e in found[:2]], [sha256(json.dumps(line)) for line in metrics(folder)]
@@ -317,7 +318,7 @@ def test_certificates_of_the_authority_that_do_not_count(room, ran, tmp_path, ca
     mine = party(room.kits["a"], ca_pem=room.kits["a"].ca_pem, ca_key=key, **told)
     last = chain.read(ran)[-1]
     one = heads.signed(mine, run_in(ran), last.index, last.hash)
-    heads.write(tmp_path / heads.HEADS, [one.told])
+    heads.write(tmp_path / heads.HEADS, [one.as_dict])
     code, said = verify(ran, "--heads", tmp_path / heads.HEADS, capsys=capsys)
     assert code == 2
     assert why in said[0]
@@ -325,7 +326,7 @@ def test_certificates_of_the_authority_that_do_not_count(room, ran, tmp_path, ca
 
 def test_a_head_cannot_be_stripped_of_what_it_is_bound_to(room, ran, tmp_path, capsys):
     for change in ({"role": "lead"}, {"federation": "x"}, {"authority": "0" * 64}, {"time": "2020"}, None):
-        mine = [one.told for one in heads.read(room.states["a"] / heads.HEADS) if one.run == run_in(ran)]
+        mine = [one.as_dict for one in heads.read(room.states["a"] / heads.HEADS) if one.run == run_in(ran)]
         for one in mine:
             one.update(change or {})
             if change is None:
@@ -339,7 +340,7 @@ def test_a_head_cannot_be_stripped_of_what_it_is_bound_to(room, ran, tmp_path, c
 def test_entries_after_what_sites_have_signed_prove_nothing(room, ran, tmp_path, capsys):
     """Files of heads that end before the ledger does, and what a site's friend signs in their place."""
     for name in NAMES:
-        mine = [one.told for one in heads.read(room.states[name] / heads.HEADS) if one.run == run_in(ran)]
+        mine = [one.as_dict for one in heads.read(room.states[name] / heads.HEADS) if one.run == run_in(ran)]
         (tmp_path / name).write_text("".join(json.dumps(one) + "\n" for one in mine[:3]))
     (ran / heads.SIGNATURES).unlink()
     code, said = verify(ran, "--heads", *(tmp_path / name for name in NAMES), capsys=capsys)

@@ -20,8 +20,8 @@ from twins import Cells, World, brought, cells_in, leaves, partly, replied, rows
 
 from coterie.core.kernel import KERNELS
 from coterie.engines import loop
-from coterie.federation.guard import Guard
-from coterie.federation.policy import MAY, Policy
+from coterie.federation.policy.keys import MAY, Policy
+from coterie.federation.site.rows import RowGuard
 
 SECONDS, MEMORY = 2.0, 2**28
 BOUNDS = {
@@ -152,7 +152,7 @@ class Fuzz:
 
 def watch_guard(fuzz, monkeypatch):
     """Notes visits that the guard is asked about, and rows of each step that local work takes."""
-    visit, batch = Guard.visit, loop.batch_of
+    visit, batch = RowGuard.visit, loop.batch_of
 
     def asked(self, *told):
         fuzz.asked.append(1)
@@ -163,7 +163,7 @@ def watch_guard(fuzz, monkeypatch):
             fuzz.steps[-1].append(rows[rows >= 0].numpy())
         return batch(x, y, rows)
 
-    monkeypatch.setattr(Guard, "visit", asked)
+    monkeypatch.setattr(RowGuard, "visit", asked)
     monkeypatch.setattr(loop, "batch_of", seen)
 
 

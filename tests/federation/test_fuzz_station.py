@@ -26,15 +26,15 @@ from ward import write_tables
 from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
 from coterie.data.sources.table import TableFile
-from coterie.federation import connector
-from coterie.federation.policy import policy_of
-from coterie.federation.post import Missing
-from coterie.federation.rows import Holding
-from coterie.federation.sites import Lines, Rule, meet
-from coterie.federation.station import Station
-from coterie.runs import experiment
+from coterie.federation.data.site_data import SiteData
+from coterie.federation.lead import connector
+from coterie.federation.lead.sites import Lines, Rule, meet
+from coterie.federation.policy.rules import policy_of
+from coterie.federation.site.server import SiteServer
+from coterie.federation.transport.post import Missing
+from coterie.runs import builder
 from coterie.runs.folder import Folder, read_record
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 SITES = ("a", "b", "c")
@@ -148,8 +148,8 @@ class Room:
         for name in SITES:
             state = folder / "states" / name
             state.mkdir(parents=True)
-            holding = Holding.read(TableFile(recipe=str(recipe)), name)
-            self.stations[name] = Station(
+            holding = SiteData.read(TableFile(recipe=str(recipe)), name)
+            self.stations[name] = SiteServer(
                 name, holding, POLICY, state, self.sender(name), lambda *told: "nowhere", self.said.append
             )
         self.lines = Lines.__new__(Lines)
@@ -158,7 +158,7 @@ class Room:
     def sender(self, name):
         def send(to, header, body, *deadline):
             self.letters.append((to, name, header, body))
-            self.stations[to].take_letter(SimpleNamespace(name=name, role="site"), header, body)
+            self.stations[to].take_peer_message(SimpleNamespace(name=name, role="site"), header, body)
 
         return send
 
@@ -197,7 +197,7 @@ def play(method, squeeze, folder=None):
         "federation": {"wait": 0.0, "squeeze": squeeze},
         method: METHODS[method],
     }
-    made = experiment.prepare(
+    made = builder.prepare(
         Settings(
             net="federation",
             method=method,
@@ -354,7 +354,7 @@ def test_thousands_of_strange_messages_leave_a_station_as_it_was(room, tmp_path)
         "end",
         "ledger",
     } <= asked
-    send, station.letters = station.letters, lambda *told: None
+    send, station.send_to_peer = station.send_to_peer, lambda *told: None
     outside = files(tmp_path, station.state)
     WATCH.seen, WATCH.folders, WATCH.on = [], (str(station.state.resolve()),), True
     before, tried, outcomes = memory(), 0, Counter()
@@ -384,7 +384,7 @@ def test_thousands_of_strange_messages_leave_a_station_as_it_was(room, tmp_path)
     for folder in (station.state / "shown").iterdir():  # what was kept can be read, or never began
         if (folder / "run.json").exists():
             read_record(folder).collaboration()
-    station.letters = send
+    station.send_to_peer = send
     play("pens", "none", tmp_path / "again")  # all is as it was
     assert all(read_record(part).finished for part in newest(room.stations))
 
@@ -464,7 +464,7 @@ def answered(station, data):
 
 def take(station, sender, header, body):
     with contextlib.suppress(CoterieError):
-        station.take_letter(SimpleNamespace(name=sender, role="site"), header, body)
+        station.take_peer_message(SimpleNamespace(name=sender, role="site"), header, body)
 
 
 def newest(stations):

@@ -10,9 +10,9 @@ import torch
 
 from coterie.core.errors import BadData, BadInput, BadRun, Refused
 from coterie.core.wire import pack, unpack
-from coterie.federation.helper import Helper, as_tensor, as_words, check_parties
-from coterie.federation.sealed_site import SealedSite
-from coterie.sealed.ring import decoded
+from coterie.features.sealed.ring import decoded
+from coterie.federation.sealing.helper import Helper, as_tensor, as_words, check_parties
+from coterie.federation.sealing.site import SealedSite
 
 RUN, BITS = "0" * 32, 24
 PARTIES = {"a": "ada", "b": "ben", "dealer": "tom"}
@@ -42,7 +42,7 @@ class Room:
         def send(to, header, body, deadline, patience):
             self.letters.append((name, to, header["what"], bytes(body)))
             if to in self.helpers:
-                self.helpers[to].take_letter(self.cards[name], header, body)
+                self.helpers[to].take_peer_message(self.cards[name], header, body)
             else:
                 self.sites[to].take(name, header, body)
 
@@ -143,7 +143,7 @@ def test_liars_are_named():
 @pytest.mark.parametrize(
     ("asked", "kind", "said"),
     [
-        ({"of": "a", "do": "mix", "names": [], "by": "mate"}, "Refused", "this run is led by lead"),
+        ({"of": "a", "do": "judge", "op": "1", "by": "mate"}, "Refused", "this run is led by lead"),
         (
             {"of": "a", "do": "coin", "names": ["x"], "op": "1", "run": "1" * 32},
             "BadRun",
@@ -153,7 +153,13 @@ def test_liars_are_named():
         ({"of": "dealer", "do": "coin", "names": [], "op": "1"}, "Refused", "is the dealer in this run"),
         ({"of": "dealer", "do": "deal", "hosts": {"x": "who"}, "words": 3}, "Refused", "takes no part"),
         ({"of": "a", "do": "coin", "names": ["x"], "op": "1"}, "BadRun", "1 replies have not come"),
-        ({"of": "a", "do": "judge", "op": "9"}, "BadData", "lacks something"),
+        ({"of": "a", "do": "judge", "op": "9"}, "BadData", "of which nothing was asked before"),
+        ({"of": "a", "do": "judge"}, "BadData", "missing required field `op`"),
+        (
+            {"of": "a", "do": "judge", "op": "1", "schema": 2},
+            "Refused",
+            "messages of schema 2, and 1 is known",
+        ),
         ({"of": "a", "do": "steal"}, "Refused", "nothing that a helper can be asked"),
         ({"of": "a", "do": "coin", "run": "../x"}, "BadData", "names no run"),
         (
@@ -198,20 +204,20 @@ def test_letters_that_are_refused():
     seeds = pack({"seeds": {"x": "00" * 32}, "hosts": {"x": "n"}}, {})
     for sender in ("ben", "n"):
         with pytest.raises(Refused, match=r"'seeds' of .* whose part it is not"):
-            ada.take_letter(room.cards[sender], {"run": RUN, "what": "seeds"}, seeds)
+            ada.take_peer_message(room.cards[sender], {"run": RUN, "what": "seeds"}, seeds)
     with pytest.raises(BadRun, match="has no part in that run"):
-        ada.take_letter(room.cards["tom"], {"run": "1" * 32, "what": "seeds"}, seeds)
-    with pytest.raises(BadData, match="lacks something"):
-        ada.take_letter(room.cards["tom"], {"run": RUN, "what": "seeds"}, pack({}, {}))
-    ada.take_letter(room.cards["tom"], {"run": RUN, "what": "seeds"}, seeds)
+        ada.take_peer_message(room.cards["tom"], {"run": "1" * 32, "what": "seeds"}, seeds)
+    with pytest.raises(BadData, match="missing required field `seeds`"):
+        ada.take_peer_message(room.cards["tom"], {"run": RUN, "what": "seeds"}, pack({}, {}))
+    ada.take_peer_message(room.cards["tom"], {"run": RUN, "what": "seeds"}, seeds)
     told = {"name": "x", "bits": 24, "room": 30.0, "words": 3, "reply": "r", "bound": 1.0}
     words = {"words": as_tensor(np.zeros(3, dtype=np.uint64))}
     with pytest.raises(Refused, match="under a mask that is not its own"):
-        ada.take_letter(room.cards["s"], {"run": RUN, "what": "masked"}, pack(told, words))
-    ada.take_letter(room.cards["n"], {"run": RUN, "what": "masked"}, pack(told, words))
+        ada.take_peer_message(room.cards["s"], {"run": RUN, "what": "masked"}, pack(told, words))
+    ada.take_peer_message(room.cards["n"], {"run": RUN, "what": "masked"}, pack(told, words))
     site = room.sites["n"]
     with pytest.raises(Refused, match="'seeds' of 'ada', whose part it is not"):
-        site.take("ada", {"what": "seeds"}, pack({"seeds": {}}, {}))
+        site.take("ada", {"run": RUN, "what": "seeds"}, pack({"seeds": {}}, {}))
     with pytest.raises(BadRun, match="seeds have not come"):
         room.sites["n"].seal(
             {
@@ -266,7 +272,7 @@ def test_spoiled_questions_and_letters_end_nothing():
         header = {"run": RUN, "what": ["seeds", "masked", "products", "blind", "projections", 3][i % 6]}
         sender = room.cards[["tom", "ben", "n"][i % 3]]
         try:
-            room.helpers["ada"].take_letter(sender, header, pack(message, tensors))
+            room.helpers["ada"].take_peer_message(sender, header, pack(message, tensors))
         except (BadData, BadInput, BadRun, Refused):
             continue
         except Exception as error:

@@ -177,7 +177,7 @@ def test_children_are_known_and_outlive_a_kill(here_of):
         inner = shlex.join(python(SLEEP))
         running = place.run("a", ["sh", "-c", f"sh -c {shlex.quote(f'{inner}; :')}; :"])
         running.wait_for("up")
-        found = running.children()
+        found = hosts.below(running.pid)
         assert [p.command.split()[0] for p in found] == ["sh", sys.executable]
         running.kill()
         assert all(alive(p.pid) for p in found)

@@ -13,11 +13,13 @@ from test_diverged_site import diverging
 from test_forged_ledger import metrics, raised, verify, write_metrics
 
 from coterie.core.errors import Diverged
-from coterie.federation.witness import AT_ONCE, Signer, batch, bound_to
-from coterie.ledger import chain, entries, heads
-from coterie.ledger.chain import after
+from coterie.features.ledger import entries, heads
+from coterie.federation.lead.witness import AT_ONCE, batch
+from coterie.federation.site.ledger_signer import Signer, bound_to
 from coterie.runs.folder import read_about, read_record
 from coterie.runs.settings import read_toml
+from coterie.storage import chain
+from coterie.storage.chain import after
 from coterie.storage.rounds import matrix_told
 
 NAMES = ("a", "b", "c", "d")
@@ -96,7 +98,7 @@ class Desk:
         """Heads as a site would have signed that takes whatever it is shown."""
         last = written[-1]
         one = heads.signed(self.room.kits[name], run, last.index, last.hash)
-        heads.write(self.place / name / heads.HEADS, [one.told])
+        heads.write(self.place / name / heads.HEADS, [one.as_dict])
 
 
 @pytest.fixture

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 
 from coterie.core.errors import BadInput, BadInputs, BadRun, Refused, UnknownName
-from coterie.federation import certificates, kits
-from coterie.federation.kits import found, invite, read_kit, read_revoked, revoke, revoked_of
+from coterie.federation.kits import authority as kits
+from coterie.federation.kits import certificates
+from coterie.federation.kits.authority import found_federation, invite, revoke
+from coterie.federation.kits.kit import read_kit, read_revoked, revoked_of
 from coterie.storage.locks import locked
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
     folder = tmp_path_factory.mktemp("first") / "ward"
-    found(folder, ["a", "b"], ["lead", "anna:viewer"])
+    found_federation(folder, ["a", "b"], ["lead", "anna:viewer"])
     return folder
 
 
@@ -38,7 +40,7 @@ def no_umask():
 
 
 def test_what_is_made(tmp_path, no_umask):
-    made = found(
+    made = found_federation(
         tmp_path / "my ward", ["a", "b"], ["lead", "anna:viewer"], "relay.org", 9000, listen="0.0.0.0"
     )
     assert [(kit.name, kit.role) for kit in made] == [
@@ -107,7 +109,7 @@ def test_a_kit_works_wherever_it_is_copied_and_never_shows_its_key(ward, tmp_pat
 )
 def test_all_mistakes_at_once_and_nothing_written(tmp_path, words, said):
     with pytest.raises(BadInput) as refused:
-        found(tmp_path / "ward", **words)
+        found_federation(tmp_path / "ward", **words)
     lines = refused.value.lines if isinstance(refused.value, BadInputs) else [str(refused.value)]
     assert list(lines) == said
     assert not any(tmp_path.iterdir())
@@ -116,22 +118,22 @@ def test_all_mistakes_at_once_and_nothing_written(tmp_path, words, said):
 @pytest.mark.parametrize(
     ("host", "listen"), [("localhost", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::1", "::1")]
 )
-def test_a_coordinator_on_this_machine_listens_to_it_alone(tmp_path, host, listen):
-    assert found(tmp_path / "ward", ["a"], host=host)[0].listen == listen
+def test_a_relay_on_this_machine_listens_to_it_alone(tmp_path, host, listen):
+    assert found_federation(tmp_path / "ward", ["a"], host=host)[0].listen == listen
 
 
 def test_only_a_new_or_empty_folder(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
-    assert len(found(tmp_path / "empty", ["a"])) == 3
+    assert len(found_federation(tmp_path / "empty", ["a"])) == 3
     with pytest.raises(BadInput, match="empty is there and not empty"):
-        found(tmp_path / "empty", ["a"])
+        found_federation(tmp_path / "empty", ["a"])
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="file is there and not empty"):
-        found(tmp_path / "file", ["a"])
+        found_federation(tmp_path / "file", ["a"])
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(BadInput, match="is the folder you are in"):
-        found(".", ["a"])
+        found_federation(".", ["a"])
 
 
 def test_a_failure_on_the_way_leaves_nothing(tmp_path, monkeypatch):
@@ -142,7 +144,7 @@ def test_a_failure_on_the_way_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(kits, "write_private", full)
     with pytest.raises(BadRun, match="No space left on device"):
-        found(tmp_path / "ward", ["a", "b"])
+        found_federation(tmp_path / "ward", ["a", "b"])
     assert not any(tmp_path.iterdir())
 
 
@@ -193,7 +195,7 @@ CLOCK = "this machine's clock says "
         ),
         (
             lambda kit: (
-                found(kit.parents[2] / "ward2", ["a"])
+                found_federation(kit.parents[2] / "ward2", ["a"])
                 and shutil.copy(kit.parents[2] / "ward2" / "authority" / "ca.crt", kit / "ca.crt")
             ),
             "the certificate of 'a' is not signed by the authority of federation 'ward2': use the kit that ",
@@ -279,7 +281,7 @@ def test_a_kill_between_list_and_notes_revokes_for_good(ward, monkeypatch):
         (lambda ward: revoke(ward, "bb"), "unknown party 'bb': did you mean b?"),
         (
             lambda ward: revoke(ward, "coordinator"),
-            "the coordinator cannot be revoked, as it hands the list on",
+            "the relay cannot be revoked, as it hands the list on",
         ),
     ],
 )
@@ -333,7 +335,7 @@ def test_a_list_counts_only_with_the_signature_of_its_authority(ward, tmp_path):
     coordinator = read_kit(ward / "coordinator")
     told = read_revoked(coordinator).told
     outer = json.loads(told)
-    other = found(tmp_path / "other", ["a"])[0]
+    other = found_federation(tmp_path / "other", ["a"])[0]
     revoke(tmp_path / "other", "a")
     inner = json.loads(outer["list"])
     wrong = [

@@ -17,8 +17,9 @@ from room import Room
 from safetensors.torch import load_file
 from ward import LONG, rounds_of
 
-from coterie.federation import session, station
-from coterie.federation.blame import blamed, kind_of, lacking
+from coterie.federation.lead.orders import blamed
+from coterie.federation.site import server, session
+from coterie.nets.site import kind_of, lacking
 
 LIAR, SINCE = "d", 3  # from that round on
 
@@ -81,12 +82,12 @@ class Liar(session.Session):
             return {"sent": [100] * len(message["orders"])}, {}
         return super().do_letters(message, *more)
 
-    def take_letter(self, sender, data):
+    def take_peer_message(self, sender, data):
         if self.lying and self.lie == "dies of a letter":
             os._exit(9)
         if self.lying and self.lie == "takes no letters":
             raise session.Refused("no letters today")
-        super().take_letter(sender, data)
+        super().take_peer_message(sender, data)
 
 
 SHAPES = "its reply is made of other tensors than those of others"
@@ -125,7 +126,9 @@ def test_a_liar_is_left_out_and_named(tmp_path, monkeypatch, caplog, lie, method
     monkeypatch.setattr(Liar, "told", tmp_path / "lie")
     honest = session.Session
     monkeypatch.setattr(
-        station, "Session", lambda client, *more: (Liar if client.name == LIAR else honest)(client, *more)
+        server,
+        "Session",
+        lambda client, *more: (Liar if client.name == LIAR else honest)(client, *more),
     )
     record = Room(tmp_path).play(monkeypatch, tmp_path / "run", rounds=6, method=method)
     away = {line["round"]: line["away"][LIAR] for line in record.metrics if LIAR in line.get("away", {})}
@@ -188,5 +191,5 @@ if __name__ == "__main__":
     from coterie.cli.site import site
 
     Liar.told = Path(sys.argv[1])
-    station.Session = Liar
+    server.Session = Liar
     sys.exit(site(sys.argv[2:]))

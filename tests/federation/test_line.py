@@ -9,11 +9,13 @@ import pytest
 from parties import Ward, until
 
 from coterie.core.errors import BadInput
-from coterie.federation.flare import driver as drivers
-from coterie.federation.flare import line as lines
-from coterie.federation.flare import wire as wires
-from coterie.federation.flare.line import MOST_BODY, Assembly, Hub, Line, Unreachable, parts
-from coterie.federation.flare.wire import PART, Broken, greeting_of
+from coterie.federation.transport import assembly as assemblies
+from coterie.federation.transport import connection
+from coterie.federation.transport import line as drivers
+from coterie.federation.transport.assembly import MOST_BODY, Assembly
+from coterie.federation.transport.connection import PART, Broken, Kind, greeting_of
+from coterie.federation.transport.line import Hub, Line, parts
+from coterie.federation.transport.tls import Unreachable
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +111,37 @@ def test_a_refused_party_is_told_why_and_tries_again(ward):
     _, _, turns = exchange.line("a")
     assert turns.get(timeout=5) == (
         False,
-        "no line to the coordinator: the coordinator refuses: not today: come tomorrow",
+        "no line to the relay: the relay refuses: not today: come tomorrow",
     )
     assert turns.get(timeout=5) == (True, "")
     exchange.came.get(timeout=5)
     exchange.hub.drop("a", "revoked")
     assert exchange.went.get(timeout=5) == "a"
-    assert turns.get(timeout=5) == (False, "no line to the coordinator: the coordinator refuses: revoked")
+    assert turns.get(timeout=5) == (False, "no line to the relay: the relay refuses: revoked")
+    exchange.close()
+
+
+def test_who_has_messages_of_another_schema_is_told_so(ward, monkeypatch):
+    """Either end says which schema it met, and what to do; none is that of earlier versions."""
+    exchange = Exchange(ward)
+    _, _, turns = exchange.line("b", {"schema": 2})
+    must = "messages of schema 2, and 1 is known here: install the same version of Coterie everywhere"
+    connected, why = turns.get(timeout=5)
+    assert not connected
+    assert why.startswith(f"no line to the relay: the relay refuses: {must}")
+    assert exchange.away.get(timeout=5).startswith(f"b: {must}")
+    greet = connection.Connection.greet
+    monkeypatch.setattr(
+        connection.Connection,
+        "greet",
+        lambda self, kind, name, about=None: greet(
+            self, kind, name, {**(about or {}), **({"schema": 2} if kind == Kind.READY else {})}
+        ),
+    )
+    _, _, turns = exchange.line("c")
+    connected, why = turns.get(timeout=5)
+    assert not connected
+    assert why.startswith(f"no line to the relay: the relay has {must}")
     exchange.close()
 
 
@@ -147,7 +173,7 @@ def test_a_line_comes_back_by_itself(ward):
 
 def test_a_receiver_that_takes_nothing_is_dropped_and_holds_up_nobody_for_long(ward, monkeypatch):
     monkeypatch.setattr(drivers, "STALL", 0.5)
-    monkeypatch.setattr(wires, "MOST_QUEUED", 2 * PART)
+    monkeypatch.setattr(connection, "MOST_QUEUED", 2 * PART)
     exchange = Exchange(ward)
     a, _, turns = exchange.line("a")
     b, _, also = exchange.line("b")
@@ -156,7 +182,7 @@ def test_a_receiver_that_takes_nothing_is_dropped_and_holds_up_nobody_for_long(w
     _, got, more = exchange.line("c")
     assert more.get(timeout=5)[0]
     stop = threading.Event()
-    b._wire.take = lambda header, part: stop.wait(20)
+    b._connection.take = lambda header, part: stop.wait(20)
     sender = threading.Thread(target=a.send, args=({"to": "b", "kind": "x"}, bytes(40 * PART)), daemon=True)
     sender.start()
     assert exchange.went.get(timeout=10) == "b"
@@ -219,7 +245,7 @@ def test_a_sender_keeps_few_messages_open():
     assembly = Assembly()
     for id in range(1000):
         assembly.add(*part(id=id))
-    assert len(assembly.open) == lines.MOST_OPEN
+    assert len(assembly.open) == assemblies.MOST_OPEN
     assert assembly.add(*part(id=999, at=5)) == ({"from": "a"}, b"1234512345")
     assert assembly.add(*part(id=998, at=5)) is not None
     assert assembly.add(*part(id=1, at=5)) is None

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadData
-from coterie.federation.meeting import match, roster
-from coterie.federation.told import facts_of, hello_of
+from coterie.federation.data.agreement import match, roster
+from coterie.federation.data.messages import facts_of, hello_of
 
 
 def column(name, kind="number", values=(), unit="", **more):
@@ -60,7 +60,7 @@ def test_columns_and_classes_are_matched_by_name():
     assert [c.name for c in meeting.common.columns] == ["age", "chol", "sex", "thal"]
     assert meeting.common.classes == ("no", "yes")
     assert meeting.common.rules == {"missing": "median", "scale": "shared", "absent": "flag"}
-    assert meeting.told() == {k: v for k, v in hello().items() if k in meeting.told()}
+    assert meeting.common.to_dict() == {k: v for k, v in hello().items() if k in meeting.common.to_dict()}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,10 @@ def test_a_stranger_makes_no_other_trouble_than_being_refused(path, new, others)
         assert set(meeting.sites) | set(meeting.refused) == set(hellos)
         assert all("\n" not in line and line.isprintable() for line in meeting.refused.values())
         match(
-            {"a": meeting.told() | {k: hello()[k] for k in ("absent", "rows", "patients", "digest", "place")}}
+            {
+                "a": meeting.common.to_dict()
+                | {k: hello()[k] for k in ("absent", "rows", "patients", "digest", "place")}
+            }
         )
     except BadData:
         return

@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadData, BadInput, Refused, lines_of
 from coterie.core.held import handles_in
-from coterie.core.kernel import told as kernel_told
+from coterie.core.kernel import kernel_to_dict as kernel_told
 from coterie.core.method import Reveals
 from coterie.core.seeds import Key
 from coterie.core.wire import unpack
-from coterie.federation import policy as rules
-from coterie.federation.origins import Origins
-from coterie.federation.policy import MAY, Policy, Work, check_begin, check_message, read_policy, told
-from coterie.federation.session import Session
+from coterie.federation.policy import rules
+from coterie.federation.policy.keys import MAY, Policy, Work
+from coterie.federation.policy.pages import write_again
+from coterie.federation.policy.rules import check_begin, check_message, read_policy, to_dict
+from coterie.federation.site.model_origins import Origins
+from coterie.federation.site.session import Session
 from coterie.kernels import SGD, Fold
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,16 @@ def test_the_page_names_every_key():
     page = (ROOT / "docs" / "federation.md").read_text()
     for f in dataclasses.fields(Policy):
         assert f"| `{f.name}` |" in page, f.name
+
+
+def test_the_page_and_the_example_are_made_of_the_keys(tmp_path):
+    for name in ("docs/federation.md", "deploy/policy.toml"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    write_again(tmp_path)
+    for name in ("docs/federation.md", "deploy/policy.toml"):
+        hint = "python -m coterie.federation.policy.pages writes it"
+        assert (tmp_path / name).read_text() == (ROOT / name).read_text(), hint
 
 
 def test_everything_wrong_with_a_file_is_said_at_once(tmp_path):
@@ -103,11 +115,13 @@ def test_a_file_that_is_none(tmp_path, content, said):
 
 def test_a_policy_is_told_and_read_again():
     policy = Policy(("anna",), ("sgd", "score"), (), deal=3, scores="own", max_bytes=5)
-    crossed = json.loads(json.dumps(told(policy)))
-    assert rules.from_told(crossed) == policy
-    assert rules.from_told({**crossed, "of a later version": 1, "kernels": ["theirs"]}).kernels == ("theirs",)
+    crossed = json.loads(json.dumps(to_dict(policy)))
+    assert rules.policy_from(crossed) == policy
+    assert rules.policy_from({**crossed, "of a later version": 1, "kernels": ["theirs"]}).kernels == (
+        "theirs",
+    )
     with pytest.raises(BadData, match="policy: max_bytes must be a whole number; got 'x'"):
-        rules.from_told({**crossed, "max_bytes": "x"})
+        rules.policy_from({**crossed, "max_bytes": "x"})
 
 
 # a run begins
@@ -179,32 +193,32 @@ def test_a_run_is_refused_before_and_as_it_begins(policy, change, said, refused)
     more = {name: getattr(work, name) for name in ("parameters", "deal", "sums")}
     facts = (reveals, work.kernels, work.model, work.rounds, work.sites)
     assert rules.work_for(*facts, **more) == work
-    lines = rules.objections(rules.from_told(told(policy)), rules.work_for(*facts, **more), "lead")
+    lines = rules.objections(rules.policy_from(to_dict(policy)), rules.work_for(*facts, **more), "lead")
     if said is None:
         assert lines == []
-        check_begin(policy, told(work), "lead")
+        check_begin(policy, to_dict(work), "lead")
     else:
         assert lines == [said]
         with refused(Refused, said):
-            check_begin(policy, told(work), "lead")
+            check_begin(policy, to_dict(work), "lead")
 
 
 def test_all_objections_come_in_one_line_and_days_are_counted(refused):
-    check_begin(Policy(runs_a_day=2), told(FULL), "lead", today=1)
+    check_begin(Policy(runs_a_day=2), to_dict(FULL), "lead", today=1)
     with refused(
         Refused,
         "5 rounds, above the policy's 1: ask for fewer, or raise max_rounds; "
         "2 runs began within 24 hours, all that runs_a_day allows: wait, or raise it",
     ):
-        check_begin(Policy(max_rounds=1, runs_a_day=2), told(FULL), "lead", today=2)
+        check_begin(Policy(max_rounds=1, runs_a_day=2), to_dict(FULL), "lead", today=2)
 
 
 @pytest.mark.parametrize("key", [f.name for f in dataclasses.fields(Work)])
 def test_a_run_must_say_everything_and_in_the_right_type(key):
     with pytest.raises(Refused, match=f"a run must say {key} before it begins"):
-        check_begin(Policy(), {k: v for k, v in told(FULL).items() if k != key}, "lead")
+        check_begin(Policy(), {k: v for k, v in to_dict(FULL).items() if k != key}, "lead")
     with pytest.raises(Refused, match=f"a run: {key} must be"):
-        check_begin(Policy(), {**told(FULL), key: {"odd": 1}}, "lead")
+        check_begin(Policy(), {**to_dict(FULL), key: {"odd": 1}}, "lead")
 
 
 # messages

@@ -11,10 +11,10 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.errors import BadData, Several
 from coterie.core.wire import pack, unpack
-from coterie.federation import quality
-from coterie.federation.connector import Federation
-from coterie.federation.policy import Policy
-from coterie.federation.quality import asked, home_of, in_common
+from coterie.federation.data import quality
+from coterie.federation.data.quality import ask_lines, home_of, in_common
+from coterie.federation.lead.connector import Federation
+from coterie.federation.policy.keys import Policy
 
 NAMES = ("ranges", "units", "constant", "duplicates", "missing", "differs")
 NET = Federation(least=1, wait=0.0)
@@ -28,7 +28,7 @@ def room(tmp_path):
 
 def test_counts_and_quantiles_leave_and_rows_stay(room):
     here = room()
-    found = asked(here.lines, NET, NAMES)
+    found = ask_lines(here.lines, NET, NAMES)
     assert [s.site for s in found.sketches] == ["a", "b", "c"]
     ages = {f.site: f.rows for f in found.findings if (f.kind, f.column) == ("ranges", "age")}
     assert set(ages) == {"a", "b", "c"}
@@ -55,13 +55,13 @@ def test_the_findings_across_sites_are_those_of_one_process(room):
     from coterie.data.partition.silos import Silos
     from coterie.data.quality.checks import checked
     from coterie.data.quality.ranges import shipped
-    from coterie.data.quality.rows import dealt_rows
+    from coterie.data.quality.site_rows import dealt_rows
     from coterie.data.sources.table import TableFile
 
     here = room()
     sites, _ = dealt_rows(TableFile(recipe=str(here.recipe)).load(), Silos(), None, Key(0))
     together = checked(sites, shipped(), NAMES)
-    found = asked(here.lines, NET, NAMES)
+    found = ask_lines(here.lines, NET, NAMES)
     assert found.sketches == together.sketches
 
     def mark(f):
@@ -84,7 +84,7 @@ def test_the_findings_across_sites_are_those_of_one_process(room):
 )
 def test_a_site_may_refuse_and_the_others_go_on(room, policy, why):
     here = room(b=policy)
-    found = asked(here.lines, NET, NAMES)
+    found = ask_lines(here.lines, NET, NAMES)
     assert [s.site for s in found.sketches] == ["a", "c"]
     assert any(note.startswith("site b: ") and why in note for note in found.notes)
     assert not (here.states["b"] / "quality.json").exists()
@@ -94,7 +94,7 @@ def test_a_site_may_refuse_and_the_others_go_on(room, policy, why):
 def test_if_all_refuse_nothing_is_shown(room):
     here = room(**dict.fromkeys("abc", Policy(quality=False)))
     with pytest.raises(Several, match="no site tells"):
-        asked(here.lines, NET, NAMES)
+        ask_lines(here.lines, NET, NAMES)
 
 
 @pytest.mark.parametrize("checks", [None, "units", ["uni"], [3], ["units"] * 99])
@@ -165,7 +165,7 @@ def test_an_answer_that_cannot_be_is_refused_in_one_line(odd):
 def test_a_site_that_lies_is_left_out_and_said(room):
     here = room()
     here.change = lambda name, message, answer: pack({"rows": 1}, {}) if name == "b" else answer
-    found = asked(here.lines, NET, NAMES)
+    found = ask_lines(here.lines, NET, NAMES)
     assert [s.site for s in found.sketches] == ["a", "c"]
     assert any("site b: what site 'b' says of a check" in note for note in found.notes)
 
@@ -210,7 +210,7 @@ def test_a_site_tells_its_own_people_what_a_model_will_lean_on(room, monkeypatch
         asked_for.append(client.name)
         return ({**leak, "site": client.name},) if client.name == "b" else ()
 
-    monkeypatch.setattr("coterie.federation.station.leaning", looked)
+    monkeypatch.setattr("coterie.federation.site.rows.leaning", looked)
     record = here.play(monkeypatch, tmp_path / "run", method="fedavg", rounds=1)
     assert sorted(set(asked_for)) == list(here.names)
     line = "Look at `age` first: alone it tells the outcome (AUC 0.996 on b's 40 training rows)"

@@ -27,14 +27,16 @@ from coterie.core.errors import BadRun, Refused
 from coterie.core.wire import pack, unpack
 from coterie.data.build import client_of
 from coterie.data.sources.table import TableFile
-from coterie.federation import connector
-from coterie.federation.kits import found, read_kit, revoke
-from coterie.federation.policy import Policy, Work, told
-from coterie.federation.post import Missing, Post
-from coterie.federation.relay import Relay
-from coterie.federation.rows import Holding
-from coterie.federation.sites import Rule, hang_up
-from coterie.federation.station import Station
+from coterie.federation.data.site_data import SiteData
+from coterie.federation.kits.authority import found_federation, revoke
+from coterie.federation.kits.kit import read_kit
+from coterie.federation.lead import connector
+from coterie.federation.lead.sites import Rule, hang_up
+from coterie.federation.policy.keys import Policy, Work
+from coterie.federation.policy.rules import to_dict
+from coterie.federation.site.server import SiteServer
+from coterie.federation.transport.post import Missing, Post
+from coterie.federation.transport.relay import Relay
 from coterie.nets.site import ERRORS
 
 SITES = ("a", "b", "c")
@@ -46,7 +48,7 @@ class Clinic:
 
     def __init__(self, folder: Path, opened: contextlib.ExitStack) -> None:
         self.folder, self.home, self.opened = folder, folder / "ward", opened
-        found(self.home, SITES, ["lead", "mate", "old", "anna:viewer"], port=free_port())
+        found_federation(self.home, SITES, ["lead", "mate", "old", "anna:viewer"], port=free_port())
         self.recipe = write_tables(folder, SITES, rows=30)
         self.relay_says, self.screens = list[str](), {name: list[str]() for name in SITES}
         relay = Relay(read_kit(self.home / "coordinator"), self.relay_says.append)
@@ -61,10 +63,12 @@ class Clinic:
         kit, screen = read_kit(self.home / "sites" / name), self.screens[name]
         state = kit.folder / "state"
         state.mkdir()
-        holding = Holding.read(TableFile(recipe=str(self.recipe)), name)
+        holding = SiteData.read(TableFile(recipe=str(self.recipe)), name)
         post = Post(kit, lambda *asked: station.answer(*asked), screen.append)
-        station = Station(name, holding, FREE, state, post.letter, lambda *kept: "here", screen.append)
-        post.on_letter(station.take_letter)
+        station = SiteServer(
+            name, holding, FREE, state, post.send_to_peer, lambda *kept: "here", screen.append
+        )
+        post.on_peer_message(station.take_peer_message)
         self.opened.callback(post.close)
         post.start()
         self.stations[name], self.posts[name] = station, post
@@ -160,7 +164,7 @@ def test_a_lead_that_lies_about_a_run_gets_no_further(clinic, nothing_made, monk
     change, words, says = {**BEYOND, **LATER}[key]
     clinic.stations["a"].policy = replace(FREE, **change)
     harmless = Work("mlp" if key == "models" else "logistic", sites=9 if key == "min_sites" else 3)
-    work = {"work": told(harmless), "sites": list(SITES)}
+    work = {"work": to_dict(harmless), "sites": list(SITES)}
     monkeypatch.setattr(connector.Federation, "_work", lambda *ground: work)
     before, screen = len(clinic.asked("a")), len(clinic.screens["a"])
     clinic.run(*words)
@@ -272,7 +276,7 @@ def leading(clinic):
     post = clinic.person("mate")
     station = clinic.stations["a"]
     station.policy, station.session = FREE, None
-    holding = station.holding.joined(station.holding.common.told())
+    holding = station.holding.joined(station.holding.common.to_dict())
     holding.deal(0.3, 0.0, 0, 0)
     holding.client = client_of(holding.data, "a", holding.data.prepare, holding.share.pools, None)
     station.grounds["mate", "g"] = holding
@@ -283,7 +287,7 @@ def leading(clinic):
     station.session = None
 
 
-BEGAN = {"ground": "g", "work": told(Work("logistic", sites=3))}
+BEGAN = {"ground": "g", "work": to_dict(Work("logistic", sites=3))}
 
 
 @pytest.mark.parametrize("case", WITH_CODE)

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadRun, Refused
-from coterie.federation import row_sets
-from coterie.federation.row_marks import marks_in
-from coterie.federation.row_sets import ROW_SETS, RowSets, Span, fewest_left, numbered
+from coterie.federation.site import row_sets
+from coterie.federation.site.row_sets import ROW_SETS, RowSets, Span, fewest_left, numbered_marks
+from coterie.federation.site.state import marks_in
 
 WHO = {"by": "lead", "run": "r"}
 
@@ -161,10 +161,10 @@ def test_a_span_knows_what_is_in_it():
 def test_marks_tell_rows_and_their_twins_apart():
     """By whatever order of columns: a table that is laid out anew has the same rows."""
     x = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]])
-    first, second, third = numbered(marks_in(x, b"key"))
+    first, second, third = numbered_marks(marks_in(x, b"key"))
     assert first != second
     assert first.split("-")[0] == second.split("-")[0] != third.split("-")[0]
-    assert numbered(marks_in(x[2:, ::-1], b"key")) == [third]
+    assert numbered_marks(marks_in(x[2:, ::-1], b"key")) == [third]
 
 
 def test_what_has_no_room_is_not_written_down(tmp_path, monkeypatch):

@@ -21,10 +21,10 @@ from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition import Dirichlet, Iid, Shift, Silos
 from coterie.data.preparation import Column, coded
 from coterie.data.sources.table import TableFile
-from coterie.data.tables.follow import rows_of
+from coterie.data.tables.apply_recipe import rows_of
 from coterie.data.tabular import TabularPrepare
-from coterie.federation.meeting import agreed_from, gaps_from, match, roster
-from coterie.federation.rows import Holding
+from coterie.federation.data.agreement import agreed_from, gaps_from, match, roster
+from coterie.federation.data.site_data import SiteData
 
 COLUMNS = (
     Column("age", unit="years", center=50, spread=10),
@@ -88,10 +88,10 @@ def data_of(pools: dict[str, Arrays], prepare: TabularPrepare, patients: bool) -
     )
 
 
-def by_themselves(holdings: dict[str, Holding], seed: int, test=0.3, validation=0.0, forbid=(), require=()):
+def by_themselves(holdings: dict[str, SiteData], seed: int, test=0.3, validation=0.0, forbid=(), require=()):
     """All steps, of which only messages pass from one site to another."""
     meeting = match({name: over_the_wire(h.hello()) for name, h in holdings.items()}, forbid, require)
-    told = over_the_wire({"common": meeting.told(), "forbid": list(forbid)})
+    told = over_the_wire({"common": meeting.common.to_dict(), "forbid": list(forbid)})
     here = [holdings[name].without(told["forbid"]).joined(told["common"]) for name in meeting.sites]
     told = [over_the_wire(h.deal(test, validation, seed, i)) for i, h in enumerate(here)]
     lacks = [t["lacks"] for t in told]
@@ -157,7 +157,7 @@ def test_clients_are_those_of_one_process_to_the_last_bit(
     whole = data_of(pools, prepare, patients)
     split, key = Silos(minimum=2), Key(seed).at("data")
     dealt, refused = outcome(lambda: deal_clients(whole, split, None, key, validation=validation))
-    holdings = {s: Holding(data_of({s: p}, prepare, patients), s) for s, p in pools.items()}
+    holdings = {s: SiteData(data_of({s: p}, prepare, patients), s) for s, p in pools.items()}
     found, said = outcome(lambda: by_themselves(holdings, seed, validation=validation))
     assert said == refused
     if dealt is not None and found is not None:
@@ -171,7 +171,7 @@ def hearts(seed=0, prepare=None, **rules):
     """Holdings by site, and the data of all in one place."""
     pools = drawn(seed, 0.1, False, False)
     prepare = prepare or TabularPrepare(COLUMNS, **{"missing": "median", "absent": "flag", **rules})
-    alone = {s: Holding(data_of({s: p}, prepare, False), s) for s, p in pools.items()}
+    alone = {s: SiteData(data_of({s: p}, prepare, False), s) for s, p in pools.items()}
     return alone, data_of(pools, prepare, False)
 
 
@@ -182,7 +182,7 @@ def test_columns_and_classes_in_another_order_are_put_into_the_common_one():
     order, turn = [5, 0, 3, 1, 4, 2], np.array([1, 0])
     prepare = replace(other.prepare, columns=tuple(COLUMNS[i] for i in order))
     train = Arrays(other.train.x[:, order], turn[other.train.y], other.train.columns)
-    holdings["9"] = Holding(replace(other, train=train, prepare=prepare, classes=("ill", "well")), "9")
+    holdings["9"] = SiteData(replace(other, train=train, prepare=prepare, classes=("ill", "well")), "9")
     for mine, theirs in zip(by_themselves(holdings, 3)[0], expected, strict=True):
         assert_same(mine, theirs)
 
@@ -192,7 +192,7 @@ def test_a_column_without_any_value_is_described_as_the_others_have_it():
     expected, _ = by_themselves(holdings, 3)
     lacking = holdings["a"].data
     columns = tuple(Column("thal") if c.name == "thal" else c for c in COLUMNS)
-    holdings["a"] = Holding(replace(lacking, prepare=replace(lacking.prepare, columns=columns)), "a")
+    holdings["a"] = SiteData(replace(lacking, prepare=replace(lacking.prepare, columns=columns)), "a")
     for mine, theirs in zip(by_themselves(holdings, 3)[0], expected, strict=True):
         assert_same(mine, theirs)
 
@@ -248,7 +248,7 @@ def test_a_study_is_dealt_at_every_site_alike(data, split, clients, names):
     dealt = deal_clients(data, split, clients, Key(7).at("data"), validation=0.2, one_class=True)
     called = [c.name for c in dealt.clients]
     assert len(called) == names
-    holdings = {n: Holding.dealt(Given(data), split, clients, 7, n) for n in sorted(called)}
+    holdings = {n: SiteData.dealt(Given(data), split, clients, 7, n) for n in sorted(called)}
     for holding in holdings.values():
         holding.data = replace(holding.data, one_class=True)
     clients, members = by_themselves(holdings, 7, validation=0.2)
@@ -269,7 +269,7 @@ def test_a_hello_has_no_value_of_any_row():
     age = {"name": "age", "kind": "number", "values": [], "codes": [], "unit": "years"}
     assert hello["columns"][0] == {**age, "center": 0.0, "spread": 1.0}  # constants where they count
     changed = replace(holdings["a"].data, train=replace(holdings["a"].data.train, x=np.ones((1, 6))))
-    assert Holding(changed, "a").hello()["digest"] != hello["digest"]
+    assert SiteData(changed, "a").hello()["digest"] != hello["digest"]
 
 
 def test_what_a_roster_needs_has_labels_apart():
@@ -414,7 +414,7 @@ class TestRefusals:
 
     def test_a_common_order_of_something_else(self):
         holdings, _ = hearts()
-        common = match({n: h.hello() for n, h in holdings.items()}).told()
+        common = match({n: h.hello() for n, h in holdings.items()}).common.to_dict()
         for change in ({"rules": {**common["rules"], "scale": "constants"}}, {"classes": ["a", "b"]}):
             with pytest.raises(BadData, match=r"said to be common: (rule scale|classes)"):
                 holdings["a"].joined({**common, **change})
@@ -486,7 +486,7 @@ def test_a_site_reads_its_own_file_of_a_recipe_for_all(folder, tmp_path_factory)
         alone = tmp_path_factory.mktemp(site)  # the others' files are elsewhere
         for name in ("hearts.toml", f"{site}.csv"):
             (alone / name).write_text((folder / name).read_text())
-        holdings[site] = Holding.read(TableFile(recipe=str(alone / "hearts.toml")), site)
+        holdings[site] = SiteData.read(TableFile(recipe=str(alone / "hearts.toml")), site)
     clients, members = by_themselves(holdings, 2, validation=0.2)
     for mine, theirs in zip(clients, dealt.clients, strict=True):
         assert_same(mine, theirs)
@@ -507,7 +507,7 @@ def test_a_site_reads_its_own_file_of_a_recipe_for_all(folder, tmp_path_factory)
 def test_whose_rows_a_recipe_reads(folder, monkeypatch, files, columns, options, name, rows):
     monkeypatch.chdir(folder)
     (folder / "own.toml").write_text(RULES + files + columns)
-    hello = Holding.read(TableFile(recipe="own.toml", **options), name).hello()
+    hello = SiteData.read(TableFile(recipe="own.toml", **options), name).hello()
     assert (hello["rows"], hello["target"], hello["patients"]) == (rows, "ill", True)
 
 
@@ -515,11 +515,11 @@ def test_rows_of_other_sites_in_one_file_are_left_out(tmp_path):
     frame = pd.concat([frame_of("north").assign(ward=w) for w in ("A", "B")])
     frame.to_csv(tmp_path / "all.csv", index=False)
     source = TableFile((str(tmp_path / "all.csv"),), "ill", "ward", leave_out=("id",), missing="median")
-    holding = Holding.read(source, "b")
+    holding = SiteData.read(source, "b")
     assert holding.hello()["rows"] == 24
     assert holding.data.notes[-1] == "rows of other sites or of none, left out: 24"
     with pytest.raises(UnknownName, match=r"'c'.*A, B"):
-        Holding.read(source, "c")
+        SiteData.read(source, "c")
 
 
 def test_the_recipe_of_a_site_follows_the_common_order(folder):
@@ -530,12 +530,12 @@ def test_the_recipe_of_a_site_follows_the_common_order(folder):
         "\n[columns.".join([head, *moved]).replace('["no", "yes"]', '["yes", "no"]')
     )
     holdings = {
-        site: Holding.read(TableFile(recipe=str(folder / recipe)), site)
+        site: SiteData.read(TableFile(recipe=str(folder / recipe)), site)
         for site, recipe in (("north", "own.toml"), ("south", "hearts.toml"), ("east", "hearts.toml"))
     }
     assert holdings["north"].data.recipe.columns[0].name == "thal"
     meeting = match({n: h.hello() for n, h in holdings.items()})
-    data = holdings["north"].joined(meeting.told()).data
+    data = holdings["north"].joined(meeting.common.to_dict()).data
     assert [c.name for c in data.recipe.columns] == [c.name for c in data.prepare.columns]
     assert [c.name for c in data.recipe.columns] == ["age", "chol", "thal"]
     assert data.recipe.classes == data.classes == ("no", "yes")
@@ -547,7 +547,7 @@ def test_the_recipe_of_a_site_follows_the_common_order(folder):
 def test_what_a_recipe_says_of_sites_elsewhere_is_not_looked_for_here(folder):
     frame_of("east").assign(ward="East").to_csv(folder / "all.csv", index=False)
     (folder / "own.toml").write_text(RULES + 'file = "all.csv"\nsite = "ward"\n' + COLUMNS_OF_FILES)
-    holding = Holding.read(TableFile(recipe=str(folder / "own.toml")), "hospital-a")
+    holding = SiteData.read(TableFile(recipe=str(folder / "own.toml")), "hospital-a")
     assert holding.hello()["absent"] == ["thal"]
     assert set(holding.data.recipe.rule("chol").at) == set()
     assert set(holding.data.recipe.rule("thal").at) == {"east"}
@@ -555,8 +555,8 @@ def test_what_a_recipe_says_of_sites_elsewhere_is_not_looked_for_here(folder):
 
 def test_names_that_nobody_has_are_refused(folder):
     with pytest.raises(UnknownName, match=r"'west'.*did you mean east"):
-        Holding.read(TableFile(recipe=str(folder / "hearts.toml")), "west")
+        SiteData.read(TableFile(recipe=str(folder / "hearts.toml")), "west")
     with pytest.raises(BadInput, match="no table of a site's own"):
-        Holding.read(Given(pictures()), "a")
+        SiteData.read(Given(pictures()), "a")
     with pytest.raises(UnknownName, match="client-7"):
-        Holding.dealt(Given(pictures()), Iid(), 3, 0, "client-7")
+        SiteData.dealt(Given(pictures()), Iid(), 3, 0, "client-7")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from html import escape
 
 import pytest
 import torch
+from msgspec import structs
 from planned import plan_for
 from room import NAMES, Room
 from test_contract_federation import DAILY, LINEAR, NEEDS, ONCE, OPTIONS, PLAIN, WORK
@@ -15,20 +15,24 @@ from test_contract_federation import DAILY, LINEAR, NEEDS, ONCE, OPTIONS, PLAIN,
 from coterie.cli.main import main
 from coterie.core.errors import BadInput, BadRun, Refused
 from coterie.core.wire import pack, unpack
-from coterie.federation import plans
-from coterie.federation.kits import found
-from coterie.federation.plan_notes import PLANS, known_plans
-from coterie.federation.plan_words import plan_objections, plan_words
-from coterie.federation.policy import STAYS, Policy
-from coterie.federation.session import Session
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.plans import dry_run
+from coterie.federation.plans import plan as plans
+from coterie.federation.plans.at_site import plan_objections, plan_words
+from coterie.federation.policy.keys import Policy
+from coterie.federation.policy.rules import STAYS
+from coterie.federation.site.consent import PLANS, known_plans
+from coterie.federation.site.session import Session
 from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
-from coterie.page.catalogue import Words
+from coterie.page.decisions import plans as page_of
+from coterie.page.decisions import site_decides
 from coterie.page.library import Library, Site
-from coterie.page.offers import site_decides
-from coterie.page.plans import plans as page_of
-from coterie.storage import decided
+from coterie.runs import about
+from coterie.show.words import Words
+from coterie.storage import decisions
 
+ALWAYS = frozenset({"offer", "keep", "store", "fetch", "lacks"})  # every run has them, and they tell nothing
 FREE = dict.fromkeys(NAMES, Policy(open=True, rows=True, label_counts=True, min_rows=2))
 MLP = {"model": "mlp", "validation": 0.2}
 
@@ -62,6 +66,15 @@ def test_every_method_keeps_to_its_own_plan(tmp_path, monkeypatch, method):
     )
     nothing_was_refused(room, record)
     assert len(record.metrics) == 7
+
+
+def test_figures_of_the_first_class_are_within_the_plan(tmp_path, monkeypatch):
+    room = Room(tmp_path, FREE, names=NAMES[:3], rows=40)
+    monkeypatch.setattr(about, "positive_class", lambda roster: 0)
+    monkeypatch.setattr(dry_run, "positive_class", lambda roster: 0)
+    record = room.play(monkeypatch, rounds=3, method="fedavg", seed=1)
+    nothing_was_refused(room, record)
+    assert (record.about["positive"], len(record.metrics)) == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +227,7 @@ def test_what_is_noted_of_a_plan_is_short(own_lead):
     many = tuple(plans.PlannedVisit({"name": "fold", "folds": i}, 1, 1, 1) for i in range(2, 900))
     for run, change in enumerate(({"method": "x" * 900_000}, {"wraps": ("x" * 900_000,)}, {"visits": many})):
         own = {**begin, "run": f"{run:032x}"}
-        other = dataclasses.replace(plan, **change)
+        other = structs.replace(plan, **change)
         own["plan"] = plans.signed_plan(own_lead.room.kits["lead"], own["run"], other)
         own_lead.ask(own)
     assert (own_lead.room.states["a"] / PLANS).stat().st_size < 40_000
@@ -299,25 +312,30 @@ ORDERS = {
     "a model that others made": {"do": "mix", "rows": [], "new": [5]},
     "a look at a model": {"do": "give", "rows": [], "new": [], "why": "open"},
     "a model for nothing in particular": {"do": "give", "rows": [], "new": []},
-    "a model for others": {"do": "letters", "orders": [{"to": "b", "rows": [], "new": [], "why": "mix"}]},
+    "a model for others": {
+        "do": "letters",
+        "orders": [{"to": "b", "rows": [], "new": [], "why": "mix"}],
+        "deadline": 1,
+        "patience": 1,
+    },
     "rows": {"do": "rows"},
-    "distances": {"do": "distances"},
+    "distances": {"do": "distances", "replies": [], "origin": [], "guests": [], "to": [], "importance": None},
     "copies": {"do": "copy", "rows": [], "new": []},
     "models of others": {"do": "take", "copies": True},
-    "sums": {"do": "unseal"},
+    "sums": {"do": "unseal", "told": {}, "op": "x", "new": []},
 }
 
 
 @pytest.mark.parametrize("case", ORDERS)
 def test_an_order_outside_of_the_plan_is_refused_and_named(lead, case):
-    answer = lead.ask({**ORDERS[case], "run": lead.visit["run"], "deadline": 1, "patience": 1})
+    answer = lead.ask({**ORDERS[case], "run": lead.visit["run"]})
     assert answer["error"] == "Refused"
     assert "is outside of the run's plan" in answer["text"]
 
 
 def test_no_more_rounds_models_or_bytes_than_planned(own_lead):
     lead = own_lead
-    guard, visit = lead.station.session.plan, lead.visit
+    plan_guard, visit = lead.station.session.plan, lead.visit
     late = {**visit, "key": {**visit["key"], "round": 5}}
     assert "in round 5 is outside of the run's plan" in lead.ask(late)["text"]
     crowd = {**visit, "rows": [0] * 17}
@@ -326,7 +344,7 @@ def test_no_more_rounds_models_or_bytes_than_planned(own_lead):
         last = lead.ask(visit).get("text", "")
     assert "on 97 models in the run is outside" in last
     with pytest.raises(Refused, match="a message of 9,999,999 bytes is outside"):
-        guard.check({"do": "keep"}, 9_999_999)
+        plan_guard.check({"do": "keep"}, 9_999_999)
 
 
 def test_a_ranking_may_deal_rows_in_so_many_ways_alone(tmp_path, monkeypatch):
@@ -334,22 +352,22 @@ def test_a_ranking_may_deal_rows_in_so_many_ways_alone(tmp_path, monkeypatch):
     options = {"ndoye": {"folds": 3, "passes": 1}}
     room.play(monkeypatch, rounds=2, method="ndoye", options=options)
     made = plans.plan_of(room.asked("a", "begin")[0]["plan"]["plan"])
-    guard = plans.PlanGuard(made, made.digest("lead"))
+    plan_guard = plans.PlanGuard(made, made.digest("lead"))
     kernel = {"name": "held-out", "folds": 3, "fold": 0, "seed": 0}
     asked = {"do": "visit", "rows": [0], "key": {"round": 1}}
     for seed in range(12):
-        guard.check({**asked, "kernel": {**kernel, "seed": seed}})
+        plan_guard.check({**asked, "kernel": {**kernel, "seed": seed}})
     with pytest.raises(Refused, match=r"on rows dealt in 13 ways is outside of .* which has 3"):
-        guard.check({**asked, "kernel": {**kernel, "seed": 12}})
+        plan_guard.check({**asked, "kernel": {**kernel, "seed": 12}})
     with pytest.raises(Refused, match="is outside"):
-        guard.check({**asked, "kernel": {**kernel, "folds": 42}})
+        plan_guard.check({**asked, "kernel": {**kernel, "folds": 42}})
 
 
 def test_a_plan_has_something_to_say_of_every_order():
     verbs = {name.removeprefix("do_") for name in dir(Session) if name.startswith("do_")}
-    others = (plans.FREE - {"lacks"}) | {"visit", "give", "letters"}
+    others = (ALWAYS - {"lacks"}) | {"visit", "give", "letters"}
     assert verbs - {"begin", "letter"} == plans.PLAIN | plans.SEALING | others
-    assert STAYS <= plans.PLAIN | plans.SEALING | plans.FREE
+    assert STAYS <= plans.PLAIN | plans.SEALING | ALWAYS
 
 
 # the plan itself
@@ -357,20 +375,20 @@ def test_a_plan_has_something_to_say_of_every_order():
 
 def test_a_run_begins_with_its_leads_plan_or_not_at_all(lead, tmp_path):
     begin, text = lead.begin, lead.begin["plan"]["plan"]
-    other = found(tmp_path / "others", NAMES, ["lead"])[-1]
+    other = found_federation(tmp_path / "others", NAMES, ["lead"])[-1]
     changed = text.replace('"rounds":4', '"rounds":9')
     assert changed != text
     plan = plans.plan_of(text)
     for told, says in (
         (None, "a run without a plan"),
-        ("x", "a plan that cannot be read"),
+        ("x", "a message 'begin' that is not as it must be"),
         ({**begin["plan"], "plan": changed}, "a plan that lead has not signed for this run"),
         ({**begin["plan"], "signature": "AAAA"}, "a plan that lead has not signed for this run"),
         (plans.signed_plan(other, begin["run"], plan), "a plan that lead has not signed for this run"),
         (plans.signed_plan(lead.room.kits["b"], begin["run"], plan), "has not signed for this run"),
         (plans.signed_plan(lead.room.kits["lead"], "0" * 32, plan), "has not signed for this run"),
         (
-            plans.signed_plan(lead.room.kits["lead"], begin["run"], dataclasses.replace(plan, rounds=9)),
+            plans.signed_plan(lead.room.kits["lead"], begin["run"], structs.replace(plan, rounds=9)),
             f"of a run that began with plan {plan.digest('lead')}",
         ),
     ):
@@ -388,7 +406,7 @@ def test_another_plan_is_refused_after_the_site_was_started_anew_too(own_lead):
     for to, message in list(lead.room.seen):
         if to == "a" and message["do"] in ("deal", "sums", "fit"):
             lead.ask(message)
-    wider = plans.signed_plan(lead.room.kits["lead"], begin["run"], dataclasses.replace(plan, bytes=10**9))
+    wider = plans.signed_plan(lead.room.kits["lead"], begin["run"], structs.replace(plan, bytes=10**9))
     assert "of a run that began with plan" in lead.ask({**begin, "plan": wider})["text"]
     assert "error" not in lead.ask(begin)
 
@@ -410,7 +428,7 @@ def test_what_is_no_plan_is_refused(change):
     plan = plan_for({"sites": NAMES, **dict.fromkeys(plans.BEGIN, "x")})
     assert plans.plan_of(plan.text) == plan
     with pytest.raises(Refused, match="a plan that cannot be read"):
-        plans.plan_of(dataclasses.replace(plan, **change).text)
+        plans.plan_of(structs.replace(plan, **change).text)
     with pytest.raises(Refused, match="a plan that cannot be read"):
         plans.plan_of(plan.text.replace(",", ", ", 1))  # another spelling
 
@@ -437,7 +455,7 @@ def test_with_ask_a_plan_waits_for_a_yes(tmp_path, monkeypatch):
     )
     assert noted["outcome"] == why
     assert room.diary("a")[-1]["outcome"].startswith("refused: plan ")
-    decided.add(room.states["a"], "a", "plan", {"plan": noted["plan"], "allow": True}, by="ann")
+    decisions.add(room.states["a"], "a", "plan", {"plan": noted["plan"], "allow": True}, by="ann")
     nothing_was_refused(room, room.play(monkeypatch, rounds=1, seed=3))  # once for all runs that ask the same
     other = room.play(monkeypatch, rounds=2)
     assert "nobody at a has said yes yet" in other.metrics[-1]["away"]["a"]
@@ -447,11 +465,11 @@ def test_a_no_counts_whatever_the_policy_says(tmp_path, monkeypatch):
     room = Room(tmp_path)
     nothing_was_refused(room, room.play(monkeypatch, rounds=1))
     (noted,) = [json.loads(line) for line in (room.states["a"] / PLANS).read_text().splitlines()]
-    decided.add(room.states["a"], "a", "plan", {"plan": noted["plan"], "allow": False}, by="ann")
+    decisions.add(room.states["a"], "a", "plan", {"plan": noted["plan"], "allow": False}, by="ann")
     assert "a person at a said no (ann, " in room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
-    decided.add(room.states["a"], "a", "plan", {"plan": noted["plan"], "allow": True}, by="ann")
+    decisions.add(room.states["a"], "a", "plan", {"plan": noted["plan"], "allow": True}, by="ann")
     nothing_was_refused(room, room.play(monkeypatch, rounds=1))
-    (room.states["a"] / decided.FILE).write_text("{\n")
+    (room.states["a"] / decisions.FILE).write_text("{\n")
     why = room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
     assert "nobody knows what people at a decided" in why
 
@@ -464,9 +482,9 @@ def test_nobody_finds_two_plans_of_one_digest(tmp_path, monkeypatch):
     room.play(monkeypatch, rounds=1)
     (noted,) = [json.loads(line) for line in (room.states["a"] / PLANS).read_text().splitlines()]
     assert 4 * len(noted["plan"]) >= 128
-    decided.add(room.states["a"], "a", "plan", {"plan": noted["plan"][:12], "allow": True}, by="ann")
+    decisions.add(room.states["a"], "a", "plan", {"plan": noted["plan"][:12], "allow": True}, by="ann")
     assert "nobody at a has said yes yet" in room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
-    decided.add(room.states["a"], "a", "plan", {"plan": noted["plan"][:12], "allow": False}, by="ann")
+    decisions.add(room.states["a"], "a", "plan", {"plan": noted["plan"][:12], "allow": False}, by="ann")
     assert "a person at a said no" in room.play(monkeypatch, rounds=1).metrics[-1]["away"]["a"]
 
 

@@ -14,14 +14,13 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
-from coterie.federation import seen as seen_module
-from coterie.federation.parts import Seat
-from coterie.federation.policy import Policy
-from coterie.federation.seen import Seen
-from coterie.runs import shown
+from coterie.features.live.live import read_live
+from coterie.federation.policy.keys import Policy
+from coterie.federation.site import views
+from coterie.federation.site.views import Seat, ViewStore
+from coterie.runs import site_view
 from coterie.runs.folder import read_record
-from coterie.runs.live import read_live
-from coterie.runs.showing import Showing
+from coterie.runs.site_view import ViewPublisher
 from coterie.storage.locks import held, locked
 from coterie.storage.rounds import written
 
@@ -42,10 +41,10 @@ def as_json(value):
 def hold_against(lead, folder, number):
     """A site's folder is its part of the lead's record."""
     found, me = read_record(folder), lead.clients[number]
-    assert found.metrics == as_json([shown.part_of(line, number, lead.clients) for line in lead.metrics])
+    assert found.metrics == as_json([site_view.line_for(line, number, lead.clients) for line in lead.metrics])
     assert found.timings == as_json(lead.timings)
-    assert found.config == as_json(shown.config_for(lead.config, me))
-    about = as_json(shown.about_for(lead.about, number))
+    assert found.config == as_json(site_view.config_for(lead.config, me))
+    about = as_json(site_view.about_for(lead.about, number))
     own = {"lead", "site", "rows", "times", "notes"}
     assert {k: v for k, v in found.about.items() if k not in own} == {
         k: v for k, v in about.items() if k != "notes"
@@ -225,9 +224,11 @@ def test_a_lead_that_goes_on_does_rounds_again_and_sites_drop_what_they_had(tmp_
 def test_what_does_not_fit_is_said_at_both_ends_and_the_run_goes_on(tmp_path, monkeypatch, caplog):
     """Who leads tells one site of another's figures, in every round."""
     room = Room(tmp_path, names=("a", "b"), rows=40)
-    part_of = shown.part_of
+    line_for = site_view.line_for
     monkeypatch.setattr(
-        shown, "part_of", lambda line, number, names: line if number == 0 else part_of(line, number, names)
+        site_view,
+        "line_for",
+        lambda line, number, names: line if number == 0 else line_for(line, number, names),
     )
     lead = room.play(monkeypatch, tmp_path / "run", rounds=2)
     assert lead.finished
@@ -251,7 +252,7 @@ SEAT = Seat("0" * 32, "lead", "b", 1, frozenset({"a", "c"}), "mark")
 @pytest.fixture(scope="module")
 def told(ran):
     """All that site b is shown of the run, in one message."""
-    showing = Showing(ran)
+    showing = ViewPublisher(ran)
     showing.have[1], showing.over = -1, True
     showing.begin()
     return as_json(showing.order(1))
@@ -259,7 +260,7 @@ def told(ran):
 
 @pytest.fixture
 def seen(tmp_path):
-    made = Seen(tmp_path, 1000)
+    made = ViewStore(tmp_path, 1000)
     yield made
     made.let_go()
 
@@ -270,14 +271,14 @@ def test_all_of_it_in_one_message_is_kept(ran, told, seen, tmp_path):
     found = hold_against(ran, seen.folder(SEAT.run), 1)
     assert found.calibration() is not None
     seen.let_go()
-    again = Seen(tmp_path, 1000)  # the site was started anew, and is told the same once more
+    again = ViewStore(tmp_path, 1000)  # the site was started anew, and is told the same once more
     assert again.take(SEAT, {"rounds": told["rounds"][1:]}) == 2
     hold_against(ran, seen.folder(SEAT.run), 1)
     again.let_go()
 
 
 def test_what_a_kill_cut_short_is_told_again(ran, told, seen, tmp_path):
-    killed = Seen(tmp_path, 1000)
+    killed = ViewStore(tmp_path, 1000)
     killed.take(SEAT, told)
     killed.let_go()
     folder = seen.folder(SEAT.run)
@@ -353,7 +354,7 @@ def test_what_is_refused_leaves_nothing_behind(told, tmp_path, path, value, why)
     for key in ("", *path[:-1]) if path else ():
         holder = holder[key]
     holder[path[-1] if path else ""] = value
-    seen = Seen(tmp_path, 1000)
+    seen = ViewStore(tmp_path, 1000)
     with pytest.raises(CoterieError) as error:
         seen.take(SEAT, value if not path else spoiled)
     assert why in str(error.value)
@@ -361,19 +362,19 @@ def test_what_is_refused_leaves_nothing_behind(told, tmp_path, path, value, why)
 
 
 def test_a_lead_cannot_fill_a_disk(told, seen, monkeypatch):
-    monkeypatch.setattr(seen_module, "MOST_BYTES", 2000)
+    monkeypatch.setattr(views, "MOST_BYTES", 2000)
     with pytest.raises(CoterieError, match="of one run's record: no more is kept of it"):
         seen.take(SEAT, told)
     assert seen.take(SEAT, {"rounds": []}) < 2
     with pytest.raises(CoterieError, match="at most 1,000"):
         seen.take(SEAT._replace(others=frozenset(map(str, range(1000)))), told)
-    monkeypatch.setattr("coterie.federation.parts.MOST_LETTERS", 1 << 10)
+    monkeypatch.setattr("coterie.federation.site.views.MOST_LETTERS", 1 << 10)
     with pytest.raises(CoterieError, match="at once"):
         seen.take(SEAT, told)
 
 
 def test_the_last_runs_are_kept_and_older_ones_forgotten(told, seen, tmp_path, monkeypatch):
-    monkeypatch.setattr(seen_module, "KEPT", 3)
+    monkeypatch.setattr(views, "KEPT", 3)
     for i in range(5):
         seen.take(SEAT._replace(run=f"{i:032x}"), told)
         for path in (seen.folder(f"{i:032x}"), *seen.folder(f"{i:032x}").iterdir()):

@@ -10,7 +10,7 @@ from room import Room
 
 from coterie.cli.main import main
 from coterie.core.errors import BadRun
-from coterie.federation.energy import FILE, Effort, site_energy
+from coterie.federation.site.request_log import ENERGY, CpuTime, site_energy
 
 
 def busy(seconds: float) -> None:
@@ -21,7 +21,7 @@ def busy(seconds: float) -> None:
 
 def test_cpu_seconds_add_up_by_run_and_over_processes(tmp_path):
     for _ in range(2):  # the second process goes on
-        effort = Effort(tmp_path)
+        effort = CpuTime(tmp_path)
         with effort.of("run-1", "ana"):
             busy(0.02)
         with effort.of("run-2", "ben"):
@@ -32,11 +32,11 @@ def test_cpu_seconds_add_up_by_run_and_over_processes(tmp_path):
     assert [(run, spent.by) for run, spent in found.items()] == [("run-1", "ana"), ("run-2", "ben")]
     assert 0.04 <= found["run-1"].cpu_seconds < 0.4
     assert 0.02 <= found["run-2"].cpu_seconds < 0.4
-    assert len((tmp_path / FILE).read_text().splitlines()) == 4
+    assert len((tmp_path / ENERGY).read_text().splitlines()) == 4
 
 
 def test_what_was_spent_in_vain_was_spent(tmp_path):
-    effort = Effort(tmp_path)
+    effort = CpuTime(tmp_path)
 
     def fails():
         with effort.of("run", "ana"):
@@ -50,7 +50,7 @@ def test_what_was_spent_in_vain_was_spent(tmp_path):
 
 
 def test_a_disk_that_refuses_loses_nothing(tmp_path):
-    effort = Effort(tmp_path / "gone")
+    effort = CpuTime(tmp_path / "gone")
     with effort.of("run", "ana"):
         busy(0.01)
     effort.write()
@@ -61,7 +61,7 @@ def test_a_disk_that_refuses_loses_nothing(tmp_path):
 
 def test_a_folder_without_runs_and_a_damaged_one(tmp_path):
     assert site_energy(tmp_path) == {}
-    (tmp_path / FILE).write_text('{"run": "x"}\n')
+    (tmp_path / ENERGY).write_text('{"run": "x"}\n')
     with pytest.raises(BadRun, match="is damaged"):
         site_energy(tmp_path)
 
@@ -71,7 +71,7 @@ def test_a_federation_counts_at_the_sites_and_says_what_the_lead_does_not_know(t
     room.change = lambda name, message, answer: answers.append(answer) or answer
     record = room.play(monkeypatch, tmp_path / "run", rounds=2)
     for name in ("a", "b"):
-        lines = [json.loads(line) for line in (room.states[name] / FILE).read_text().splitlines()]
+        lines = [json.loads(line) for line in (room.states[name] / ENERGY).read_text().splitlines()]
         assert {line["by"] for line in lines} == {"lead"}
         assert len(lines) >= 2  # a round at least each
         assert sum(line["cpu_seconds"] for line in lines) > 0

@@ -43,7 +43,8 @@ def test_four_questions_are_answered_from_the_page_alone(ward, at_a):
     at_a.get_by_text("running").first.wait_for()
 
     with_whom = at_a.locator("#answer-with").inner_text()
-    assert re.search(r"Your model learns (with|from)", with_whom)
+    # on a slow machine the page is read in a later round, when the others may count no more
+    assert re.search(r"Your model learns (with|from)|your model learned from your own rows alone", with_whom)
     why = at_a.locator("#card-why").inner_text()
     assert "how far astray its training goes" in why
     assert re.search(r"The rows of [bcd] look most like yours", why)

@@ -16,14 +16,14 @@ from coterie.cli import site as command
 from coterie.cli.main import main
 from coterie.core.charge import Charge
 from coterie.core.errors import BadRun, CoterieError
-from coterie.federation.budgets import Purse
-from coterie.federation.consent import Consent
-from coterie.federation.kits import found, invite, revoke
-from coterie.federation.party import read_kit
-from coterie.federation.policy import Policy
-from coterie.federation.site_state import opened
+from coterie.federation.kits.authority import found_federation, invite, revoke
+from coterie.federation.kits.kit import read_kit
+from coterie.federation.policy.keys import Policy
+from coterie.federation.site.budget import SiteBudget
+from coterie.federation.site.consent import Consent
+from coterie.federation.site.state import open_state
 from coterie.privacy.accounting import COARSE, epsilon
-from coterie.storage import decided
+from coterie.storage import decisions
 
 pytest.importorskip("dp_accounting")
 KERNEL, COST = {"name": "dp", "inner": {"name": "sgd"}}, (Charge(8.0),)
@@ -37,7 +37,7 @@ class Hospital:
         self.folder, self.kits, self.capsys = folder, folder / "ward", capsys
         self.root, self.marks = folder / "states", iter(range(1000))
         monkeypatch.setenv("COTERIE_STATE", str(self.root))
-        found(self.kits, ("a", "b"))
+        found_federation(self.kits, ("a", "b"))
         self.kit, self.recipe, self.client = self.kits / "sites" / "a", write_tables(folder, ("a", "b")), "a"
         monkeypatch.setattr(command, "serve", lambda kit, holding, policy, state: self.do(state))
 
@@ -53,7 +53,7 @@ class Hospital:
         self.starts(lambda state: self.visited(state, visits))
 
     def visited(self, state: Path, visits: int) -> None:
-        purse = Purse(state, POLICY)
+        purse = SiteBudget(state, POLICY)
         for _ in range(visits):
             purse.spend("lead", "run", KERNEL, COST, f"visit {next(self.marks)}")
 
@@ -92,12 +92,12 @@ def other_case(h: Hospital) -> None:
 
 
 def other_federation(h: Hospital) -> None:
-    h.kit = found(h.folder / "far" / "clinic", ("zed", "b"))[1].folder
+    h.kit = found_federation(h.folder / "far" / "clinic", ("zed", "b"))[1].folder
 
 
 def same_federation_anew(h: Hospital) -> None:
     shutil.rmtree(h.kits)
-    found(h.kits, ("a", "b"))
+    found_federation(h.kits, ("a", "b"))
 
 
 def copied(h: Hospital) -> None:
@@ -202,10 +202,10 @@ def test_other_rows_of_another_site_have_a_budget_of_their_own(hospital):
 
 def test_two_names_of_the_same_rows_at_once_spend_one_budget(hospital):
     def at_a(first):
-        purse = Purse(first, POLICY)
+        purse = SiteBudget(first, POLICY)
 
         def at_zed(second):
-            other = Purse(second, POLICY)
+            other = SiteBudget(second, POLICY)
             for i, one in enumerate((purse, other, purse)):
                 one.spend("lead", "run", KERNEL, COST, str(i))
             for i, one in enumerate((purse, other)):
@@ -224,7 +224,9 @@ def answers():
 
 
 def test_a_no_holds_with_a_new_kit_and_under_another_name(hospital, answers):
-    hospital.starts(lambda state: decided.add(state, "a", "veto", {"requester": "b", "allow": False}, "ann"))
+    hospital.starts(
+        lambda state: decisions.add(state, "a", "veto", {"requester": "b", "allow": False}, "ann")
+    )
     for trick in (new_kit, other_federation):
         trick(hospital)
         hospital.starts(lambda state: answers.append(Consent(state, "a").objection("b")))
@@ -263,7 +265,7 @@ def test_days_counts_go_on_with_a_new_kit(tmp_path, monkeypatch, policy, says, n
     room = Room(tmp_path, {"a": policy}, names=("a", "b", "c"), rows=40)
 
     def start(kit):
-        with opened(kit, room.stations["a"].holding.data, str(tmp_path / "root"), print) as state:
+        with open_state(kit, room.stations["a"].holding.data, str(tmp_path / "root"), print) as state:
             room.states["a"], room.kits["a"] = state, kit
             room.open("a")
 
@@ -287,7 +289,7 @@ def kept_in_the_kit(h: Hospital) -> None:
     """As a version did that kept state in the kit."""
     (h.kit / "state").mkdir()
     h.visited(h.kit / "state", 3)
-    decided.add(h.kit / "state", "a", "veto", {"requester": "b", "allow": False}, "ann")
+    decisions.add(h.kit / "state", "a", "veto", {"requester": "b", "allow": False}, "ann")
 
 
 @pytest.mark.parametrize("trick", [lambda h: None, new_kit, copied, moved])
@@ -308,7 +310,7 @@ def test_noise_never_comes_from_a_secret_that_a_kit_brings(hospital):
     (hospital.kit / "state" / "noise.key").write_bytes(b"k" * 32)
     secrets = list[bytes]()
     for _ in range(2):
-        hospital.starts(lambda state: secrets.append(Purse(state, POLICY).secret))
+        hospital.starts(lambda state: secrets.append(SiteBudget(state, POLICY).secret))
     assert secrets[0] == secrets[1] != b"k" * 32
 
 
@@ -388,7 +390,7 @@ def test_state_below_another_root_counts_as_well(hospital, answers):
 
 def test_a_federations_name_leads_nowhere_else(hospital):
     """Whoever makes an authority chooses its name."""
-    from coterie.federation.state_folders import home_in
+    from coterie.federation.site.state_folders import home_in
 
     kit = read_kit(hospital.kit).folder
     toml = (kit / "kit.toml").read_text()

@@ -12,20 +12,21 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.charge import Charge
 from coterie.core.errors import BadData, Refused
-from coterie.federation import connector
-from coterie.federation.budgets import LEDGER, Purse
-from coterie.federation.orders import odd_numbers
-from coterie.federation.policy import Policy, check_visit, objections, work_for
-from coterie.federation.sites import meet
-from coterie.kernels import Moments, Quantiles, told
+from coterie.features.similarity.shown import blocks_of, sentences
+from coterie.features.similarity.similarity import similarity_of
+from coterie.federation.lead import connector
+from coterie.federation.lead.orders import odd_numbers
+from coterie.federation.lead.sites import meet
+from coterie.federation.policy.keys import Policy, objections
+from coterie.federation.policy.rules import check_visit, work_for
+from coterie.federation.site.budget import LEDGER, SiteBudget
+from coterie.kernels import Moments, Quantiles, kernel_to_dict
 from coterie.methods import Similar
-from coterie.report.similarity import section
-from coterie.report.similarity_words import sentences
-from coterie.runs.alike import similarity_of
-from coterie.runs.experiment import prepare
+from coterie.runs.builder import prepare
 from coterie.runs.folder import read_record
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
+from coterie.show import html
 
 LOOK = {"also": ("quantiles", "transport"), "train": False}
 DISTANCES = ("quantile distance", "transport distance")
@@ -69,7 +70,7 @@ def test_a_site_is_shown_how_far_its_columns_lie_from_others_and_not_their_quant
     assert np.isnan(mine.terms[1, 1]).all()
     assert sentences(mine)[0] == sentences(lead)[1]  # of b itself, and of nobody else
     assert len(sentences(mine)) == 3
-    page = section(mine, "alike")
+    page = str(html.blocks_to_html(blocks_of(mine, "alike")))
     assert "alike-columns" in page
     assert "alike-map" not in page  # of one site alone there is none
 
@@ -107,16 +108,16 @@ def test_a_site_that_keeps_sums_to_itself_is_not_sketched(tmp_path, monkeypatch)
     shows = Similar(train=False).reveals()
     assert objections(Policy(sums=False), work_for(shows, (), "logistic", 1, 3)) != []
     with pytest.raises(Refused, match="set sums = true"):
-        check_visit(Policy(sums=False), told(Quantiles(2)), 0)
-    check_visit(Policy(), told(Quantiles(2)), 0)
-    check_visit(Policy(min_rows=8), told(Moments(2, 2, least=8)), 0)
+        check_visit(Policy(sums=False), kernel_to_dict(Quantiles(2)), 0)
+    check_visit(Policy(), kernel_to_dict(Quantiles(2)), 0)
+    check_visit(Policy(min_rows=8), kernel_to_dict(Moments(2, 2, least=8)), 0)
     with pytest.raises(Refused, match=r"classes of 2 rows would be told of, below the policy's 5.*least 5"):
-        check_visit(Policy(), told(Moments(2, 2, least=2)), 0)
+        check_visit(Policy(), kernel_to_dict(Moments(2, 2, least=2)), 0)
 
 
 def test_a_budget_takes_no_sketch_without_noise(tmp_path):
     rows = {"train": 40, "validation": 0, "test": 20}
-    purse = Purse(tmp_path, Policy(epsilon=1.0, clear_scores=True))
+    purse = SiteBudget(tmp_path, Policy(epsilon=1.0, clear_scores=True))
     with pytest.raises(Refused, match=r"moments gives no bound.*set the method's epsilon"):
         purse.cost(Moments(2, 2), rows)
     assert purse.cost(Quantiles(2, sigma=9.0), rows) == (Charge(9.0),)

@@ -1,4 +1,4 @@
-"""`coterie coordinate` as a process: strangers stay out, and whoever belongs comes back by itself."""
+"""`coterie relay` as a process: strangers stay out, and whoever belongs comes back by itself."""
 
 import contextlib
 import dataclasses
@@ -16,11 +16,14 @@ import parties
 import pytest
 from parties import until
 
-from coterie.federation import check, kits
-from coterie.federation.certificates import issue
-from coterie.federation.check import reasons
-from coterie.federation.kits import found, read_kit, revoke
-from coterie.federation.post import Missing, Post
+from coterie.cli.main import main
+from coterie.federation.kits import authority as kits
+from coterie.federation.kits.authority import found_federation, revoke
+from coterie.federation.kits.certificates import issue
+from coterie.federation.kits.kit import read_kit
+from coterie.federation.transport import line as check
+from coterie.federation.transport.line import connection_problems
+from coterie.federation.transport.post import Missing, Post
 
 COTERIE = [sys.executable, "-m", "coterie"]
 SITE = [sys.executable, parties.__file__]
@@ -31,12 +34,12 @@ class Clinic:
 
     def __init__(self, here, folder):
         self.here, self.folder, self.posts = here, folder, []
-        found(folder, ["a", "b"])
+        found_federation(folder, ["a", "b"])
         self.relay = self.coordinate("--port", "0")
         self.port = int(self.relay.wait_for("listening on").rpartition(":")[2])
 
     def coordinate(self, *words):
-        return self.here.run("relay", [*COTERIE, "coordinate", self.folder / "coordinator", *words])
+        return self.here.run("relay", [*COTERIE, "relay", self.folder / "coordinator", *words])
 
     def kit(self, place):
         return dataclasses.replace(read_kit(self.folder / place), port=self.port)
@@ -92,7 +95,7 @@ def said(clinic, data):
 
 
 def test_no_stranger_gets_in_and_a_silent_one_keeps_nobody_out(clinic, tmp_path):
-    other = found(tmp_path / "other", ["a"])
+    other = found_federation(tmp_path / "other", ["a"])
     silent = [socket.create_connection(("127.0.0.1", clinic.port), 5) for _ in range(70)]
     try:
         for kit, version, why in [
@@ -127,20 +130,20 @@ def test_a_certificate_from_another_time(clinic, tmp_path):
         pem = issue(kit.ca_pem, key, "b", "site", kit.key.public_key(), 10, now=start)
         (folder / "b.crt").write_bytes(pem)
         old = dataclasses.replace(kit, folder=folder)
-        (line,) = reasons(old)
+        (line,) = connection_problems(old)
         assert why in line
         assert today in line
         vars(old)["card"] = kit.card  # a process whose clock differs takes it for valid
-        (line,) = reasons(old)
-        assert "the coordinator does not take the certificate of b (" in line
+        (line,) = connection_problems(old)
+        assert "the relay does not take the certificate of b (" in line
         assert alert in line
         assert today in line
 
 
 def test_why_a_site_cannot_connect(clinic, tmp_path):
     kit = clinic.kit("sites/a")
-    assert reasons(kit) == [f"all is well: 127.0.0.1:{clinic.port} lets a in"]
-    other = found(tmp_path / "other", ["a"], port=clinic.port)[1]
+    assert connection_problems(kit) == [f"all is well: 127.0.0.1:{clinic.port} lets a in"]
+    other = found_federation(tmp_path / "other", ["a"], port=clinic.port)[1]
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         closed = deaf.getsockname()[1]
     table = [
@@ -155,32 +158,32 @@ def test_why_a_site_cannot_connect(clinic, tmp_path):
         (other, "is not signed by the authority of federation 'other'"),
     ]
     for tried, why in table:
-        (line,) = reasons(tried)
+        (line,) = connection_problems(tried)
         assert why in line
     with socket.create_server(("127.0.0.1", 0)) as plain:
         threading.Thread(target=lambda: plain.accept()[0].sendall(b"220 mail ready\r\n"), daemon=True).start()
-        (line,) = reasons(dataclasses.replace(kit, port=plain.getsockname()[1]))
+        (line,) = connection_problems(dataclasses.replace(kit, port=plain.getsockname()[1]))
         assert "speaks no TLS" in line
     site = clinic.site("a")
-    (line,) = reasons(kit)
+    (line,) = connection_problems(kit)
     assert "a is already connected from 127.0.0.1:" in line
     site.stop()
     assert [bool(check._clocks(gap)) for gap in (0, 59, -59, 61, -3600)] == [False, False, False, True, True]
 
 
-def test_the_kit_of_a_site_is_no_coordinator(clinic, tmp_path):
-    running = clinic.here.run("site", [*COTERIE, "coordinate", clinic.folder / "sites" / "a"])
+def test_the_kit_of_a_site_is_no_relay(clinic, tmp_path):
+    running = clinic.here.run("site", [*COTERIE, "relay", clinic.folder / "sites" / "a"])
     assert running.wait(20) == 2
-    assert "is the kit of a site: give the coordinator's" in running.lines[-1]
+    assert "is the kit of a site: give the relay's" in running.lines[-1]
 
 
 def test_one_relay_for_a_kit_and_one_for_a_port(clinic, tmp_path):
     second = clinic.coordinate()
     assert second.wait(20) == 2
-    assert "another coterie coordinate runs with it" in second.lines[-1]
-    found(tmp_path / "other", ["a"])
+    assert "another coterie relay runs with it" in second.lines[-1]
+    found_federation(tmp_path / "other", ["a"])
     third = clinic.here.run(
-        "relay", [*COTERIE, "coordinate", tmp_path / "other" / "coordinator", "--port", clinic.port]
+        "relay", [*COTERIE, "relay", tmp_path / "other" / "coordinator", "--port", clinic.port]
     )
     assert third.wait(20) == 2
     assert f"cannot listen on 127.0.0.1:{clinic.port}: Address already in use" in third.lines[-1]
@@ -236,12 +239,20 @@ def test_a_revoked_site_is_out_at_once_and_for_good(clinic):
     revoke(clinic.folder, "b")
     site.wait_for("the certificate of b is revoked: ask for a new kit")
     clinic.relay.wait_for("b is revoked")
-    (line,) = reasons(clinic.kit("sites/b"))
+    (line,) = connection_problems(clinic.kit("sites/b"))
     assert "the certificate of b is revoked" in line
     lead = clinic.post()
     assert lead.ask({"b": b"1"}, 10, patience=0.3)["b"] == Missing("b", "away", "b is not connected")
     lead.close()
     site.stop()
+
+
+def test_the_relay_has_its_old_name_too(tmp_path, capsys):
+    found_federation(tmp_path / "ward", ["a"])
+    assert main(["coordinate", str(tmp_path / "ward" / "sites" / "a")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "coterie: coterie coordinate is called coterie relay now; both do the same"
+    assert "is the kit of a site" in said[1]
 
 
 IN_BACKGROUND = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as shells start jobs: with SIGINT ignored
@@ -254,8 +265,8 @@ IN_BACKGROUND = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]  # as shells start 
 )
 def test_it_ends_when_told_to(here_of, tmp_path, by, started):
     here, folder = here_of("relay"), tmp_path / "ward"
-    found(folder, ["a"])
-    relay = here.run("relay", [*started, *COTERIE, "coordinate", folder / "coordinator", "--port", "0"])
+    found_federation(folder, ["a"])
+    relay = here.run("relay", [*started, *COTERIE, "relay", folder / "coordinator", "--port", "0"])
     port = int(relay.wait_for("listening on 127.0.0.1:").rpartition(":")[2])
     assert (folder / "coordinator" / "port").read_text() == f"{port}\n"
     post = Post(dataclasses.replace(read_kit(folder / "sites" / "a"), port=port))

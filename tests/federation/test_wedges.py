@@ -13,8 +13,8 @@ from hostile import Hostile, logistic
 from room import Room
 
 from coterie.core.errors import BadRun, CoterieError, Refused
-from coterie.federation import run_folders, session
-from coterie.federation.policy import Policy
+from coterie.federation.policy.keys import Policy
+from coterie.federation.site import session, state_folders
 from coterie.kernels.recalibrate import put_right
 
 NAMES = ["head.weight", "head.bias"]
@@ -39,7 +39,7 @@ def frozen(room):
             time.sleep(0.05)
         raise BadRun(f"a letter from a to {to} was not taken: it does not answer")
 
-    room.stations["a"].session.letters = send
+    room.stations["a"].session.send_to_peer = send
 
 
 def letters(lead, id, many, deadline=600.0):
@@ -83,7 +83,7 @@ def test_letters_are_cancelled(tmp_path):
 
 def test_a_message_has_a_bounded_number_of_letters(tmp_path):
     _, lead, mine = opened(tmp_path)
-    with pytest.raises(Refused, match="10001 letters in a message, at most 10000"):
+    with pytest.raises(Refused, match="10001 peer messages in an order, at most 10000"):
         letters(lead, mine, 10_001)
 
 
@@ -277,7 +277,7 @@ def test_a_refused_begin_leaves_nothing(tmp_path):
 
 
 def test_a_lead_has_few_runs_that_never_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folders, "MOST_FOLDERS", 3)
+    monkeypatch.setattr(state_folders, "MOST_FOLDERS", 3)
     room = Room(tmp_path, {"a": Policy(deals_a_day=1000)}, ("a", "b"))
     lead, begun = Hostile(room), []
     for _ in range(5):

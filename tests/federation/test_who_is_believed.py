@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from coterie.core.errors import Refused
-from coterie.federation.orders import unsound
-from coterie.federation.policy import Policy, check_deals, check_message, check_rows
-from coterie.federation.session import Session, seconds_of
+from coterie.federation.lead.orders import unsound
+from coterie.federation.messages import check_order
+from coterie.federation.policy.keys import Policy
+from coterie.federation.policy.rules import check_deals, check_message, check_rows
+from coterie.federation.site.session import Session
 from coterie.kernels import SGD
 from coterie.runs.record import spans
 
@@ -57,17 +59,28 @@ def test_distances_are_told_where_a_policy_allows():
 
 def test_a_letter_is_no_way_to_give_a_model_to_a_lead(tmp_path, client_of):
     client = client_of(torch.ones(6, 2), torch.tensor([0, 1] * 3))
-    parcels = SimpleNamespace(unpack=lambda way, data, learns: (data, {}))
-    session = Session(client, 0, tmp_path, Policy(), "lead", frozenset({"b"}), lambda *letter: None, parcels)
+    compression = SimpleNamespace(unpack=lambda way, data, learns: (data, {}))
+    session = Session(
+        client, 0, tmp_path, Policy(), "lead", frozenset({"b"}), lambda *letter: None, compression
+    )
     session.held[1] = {"w": torch.ones(2)}
-    with pytest.raises(Refused, match="a letter goes to another site"):
+    with pytest.raises(Refused, match="'letter' is nothing that a site can be asked"):
         session.obey({"do": "letter", "to": "b", "rows": [[[1, ["w"]]]], "new": [1]})
 
 
 @pytest.mark.parametrize("told", [float("nan"), float("inf"), -1, True, "5", None])
 def test_times_that_are_none_are_refused(told):
-    with pytest.raises(Refused, match="seconds"):
-        seconds_of(told)
+    with pytest.raises(Refused, match=r"\$.deadline"):
+        check_order({"do": "letters", "orders": [], "deadline": told, "patience": 1})
+
+
+@pytest.mark.parametrize("schema", [2, 0, "1", None, True])
+def test_a_message_of_another_schema_is_refused_in_one_line(schema):
+    keep = {"do": "keep", "live": [1], "round": 1}
+    check_order(keep)  # of a version before there were schemas, as a resumed run may send it
+    check_order({**keep, "schema": 1})
+    with pytest.raises(Refused, match=f"messages of schema {schema!r}, and 1 is known here"):
+        check_order({**keep, "schema": schema})
 
 
 @pytest.mark.parametrize(

@@ -11,26 +11,31 @@ import queue
 import threading
 import time
 
-import msgpack
 import pytest
-from nvflare.fuel.f3.comm_error import CommError
-from nvflare.fuel.f3.sfm.constants import Types
+from msgspec import msgpack
 from parties import Ward, until
 
-from coterie.federation import assembly as assemblies
-from coterie.federation import clerk as clerks
-from coterie.federation import post as posts
-from coterie.federation import relay as relays
-from coterie.federation.flare import driver as drivers
-from coterie.federation.flare import wire as wires
-from coterie.federation.flare.line import Line
-from coterie.federation.flare.tls import Unreachable, client_context, dial
-from coterie.federation.flare.wire import PART, frame_of
-from coterie.federation.headers import bound
-from coterie.federation.intake import ENVELOPE, LATER, LEAST_TOGETHER, MOST_SHORT, TOGETHER, Intake
-from coterie.federation.kits import revoke
-from coterie.federation.post import Post
-from coterie.federation.seals import seal, unseal
+from coterie.federation.kits.authority import revoke
+from coterie.federation.transport import assembly as assemblies
+from coterie.federation.transport import connection
+from coterie.federation.transport import inbox as inboxes
+from coterie.federation.transport import line as drivers
+from coterie.federation.transport import post as posts
+from coterie.federation.transport import relay as relays
+from coterie.federation.transport.assembly import (
+    ENVELOPE,
+    LATER,
+    LEAST_TOGETHER,
+    MOST_SHORT,
+    TOGETHER,
+    Quota,
+    bound,
+)
+from coterie.federation.transport.connection import PART, Kind, frame_of
+from coterie.federation.transport.encryption import decrypt, encrypt
+from coterie.federation.transport.line import Line
+from coterie.federation.transport.post import Post
+from coterie.federation.transport.tls import Unreachable, client_context, dial
 
 MOST = 1_000_000  # as a policy's max_bytes
 
@@ -50,7 +55,7 @@ class Attacker:
 
     def take(self, header, body):
         if header.get("from") == "a":
-            self.got.put((header, unseal(self.kit, self.site.kit.card, bound(header), body).decode()))
+            self.got.put((header, decrypt(self.kit, self.site.kit.card, bound(header), body).decode()))
 
     def header(self, kind="ask", **more):
         ends = {"from": self.kit.name, "to": "a", "boot": self.site.boot, "mine": f"boot of {self.kit.name}"}
@@ -63,11 +68,11 @@ class Attacker:
         return header
 
     def part(self, header, body):
-        self.line._wire.put(frame_of(Types.DATA, header, body))
+        self.line._connection.put(frame_of(Kind.DATA, header, body))
 
     def ask(self, body, kind="ask"):
         header = self.header(kind)
-        self.line.send(header, seal(self.kit, self.site.kit.card, bound(header), body))
+        self.line.send(header, encrypt(self.kit, self.site.kit.card, bound(header), body))
         return header
 
     def refusal(self):
@@ -83,7 +88,7 @@ class Attacker:
 
 @pytest.fixture
 def ward(tmp_path, monkeypatch):
-    monkeypatch.setattr(clerks, "TICK", 0.05)
+    monkeypatch.setattr(inboxes, "TICK", 0.05)
     made = Ward(tmp_path / "ward")
     made.go, made.done = threading.Event(), []
 
@@ -93,7 +98,7 @@ def ward(tmp_path, monkeypatch):
         return b"done"
 
     made.site = Post(made.kits["a"], answer, made.lines.append, most=MOST)
-    made.site.on_letter(lambda card, header, body: answer(card, header, body))
+    made.site.on_peer_message(lambda card, header, body: answer(card, header, body))
     made.stack.callback(made.site.close)
     made.site.start(10)
     yield made
@@ -107,7 +112,7 @@ def test_what_announces_too_much_is_refused_at_its_first_frame(ward, kind, who):
     for size in (700 << 20, 2 << 30, MOST + ENVELOPE + 1):
         attacker.begin(size, PART, kind)
         assert f"{size} bytes in a message, of at most {MOST}" in attacker.refusal()
-        assert ward.site.assembly.held == ward.site.inbox.intake.held == 0
+        assert ward.site.assembly.held == ward.site.inbox.quota.held == 0
     header = attacker.begin(700 << 20, PART, kind)
     for at in range(PART, 20 * PART, PART):  # and goes on, whatever it hears
         attacker.part({**header, "id": header["number"], "at": at, "size": 700 << 20}, bytes(PART))
@@ -122,9 +127,9 @@ def test_unfinished_messages_of_a_sender_stay_together_within_what_one_may_have(
     attacker.begin(900_000, 500_000, kind)
     assert attacker.refusal().endswith(LATER)
     until(lambda: ward.site.assembly.held == 500_000)
-    assert ward.site.inbox.intake.held == 900_000
+    assert ward.site.inbox.quota.held == 900_000
     attacker.line.close()
-    until(lambda: ward.site.inbox.intake.held == 0)
+    until(lambda: ward.site.inbox.quota.held == 0)
     assert ward.site.assembly.held == 0, "the sender has left"
 
 
@@ -135,7 +140,7 @@ def test_many_small_unfinished_messages_are_few(ward):
     until(lambda: len(ward.site.assembly.open) == assemblies.MOST_OPEN)
     attacker.settled()
     assert ward.site.assembly.held <= assemblies.MOST_OPEN * 1_000
-    assert ward.site.inbox.intake.held <= assemblies.MOST_OPEN * 2_000
+    assert ward.site.inbox.quota.held <= assemblies.MOST_OPEN * 2_000
 
 
 def test_a_message_that_grows_beyond_what_it_announced_is_dropped(ward):
@@ -144,7 +149,7 @@ def test_a_message_that_grows_beyond_what_it_announced_is_dropped(ward):
     more = {**header, "id": header["number"], "size": MOST}
     attacker.part({**more, "at": 400_000}, bytes(700_000))
     attacker.settled()
-    assert ward.site.assembly.held == ward.site.inbox.intake.held == 0
+    assert ward.site.assembly.held == ward.site.inbox.quota.held == 0
 
 
 def test_a_message_that_drips_is_dropped_and_its_sender_is_told(ward, monkeypatch):
@@ -156,7 +161,7 @@ def test_a_message_that_drips_is_dropped_and_its_sender_is_told(ward, monkeypatc
         attacker.part({**header, "id": header["number"], "at": next(at), "size": 900_000}, b"x")
         time.sleep(0.05)
     assert "its parts come too slowly" in attacker.refusal()
-    assert ward.site.assembly.held == ward.site.inbox.intake.held == 0
+    assert ward.site.assembly.held == ward.site.inbox.quota.held == 0
 
 
 def test_questions_that_wait_count_as_well_and_go_with_their_sender(ward):
@@ -166,9 +171,9 @@ def test_questions_that_wait_count_as_well_and_go_with_their_sender(ward):
     for _ in range(12):
         attacker.ask(bytes(400_000))
     assert attacker.refusal().endswith(LATER)
-    assert 800_000 < ward.site.inbox.intake.held <= MOST + ENVELOPE
+    assert 800_000 < ward.site.inbox.quota.held <= MOST + ENVELOPE
     attacker.line.close()
-    until(lambda: ward.site.inbox.intake.held == 0)
+    until(lambda: ward.site.inbox.quota.held == 0)
     ward.go.set()
     mate = Attacker(ward, "mate")
     mate.ask(b"1")
@@ -183,20 +188,20 @@ def test_whoever_is_revoked_holds_nothing(ward, monkeypatch):
     until(lambda: ward.done == [1])
     attacker.ask(bytes(300_000))
     attacker.begin(500_000, 200_000)
-    until(lambda: ward.site.inbox.intake.held > 800_000)
+    until(lambda: ward.site.inbox.quota.held > 800_000)
     revoke(ward.folder, "lead")
-    until(lambda: ward.site.inbox.intake.held == ward.site.assembly.held == 0)
+    until(lambda: ward.site.inbox.quota.held == ward.site.assembly.held == 0)
 
 
 def test_a_question_that_had_no_room_is_sent_again_and_done_once(ward, monkeypatch):
     monkeypatch.setattr(posts, "PAUSE", 0.1)
     ward.go.set()
     lead = ward.post("lead")
-    ward.site.inbox.intake.take("lead", 900_000)  # as if something were on its way
-    threading.Timer(0.5, ward.site.inbox.intake.give_back, ("lead", 900_000)).start()
+    ward.site.inbox.quota.take("lead", 900_000)  # as if something were on its way
+    threading.Timer(0.5, ward.site.inbox.quota.give_back, ("lead", 900_000)).start()
     assert lead.ask({"a": bytes(500_000)}, 10)["a"] == b"done"
     assert ward.done == [500_000]
-    ward.site.inbox.intake.take("lead", 900_000)
+    ward.site.inbox.quota.take("lead", 900_000)
     found = lead.ask({"a": bytes(500_000)}, 0.5)["a"]
     assert found.why == "late"
     assert "it is full: 900000 bytes are unfinished or wait" in found.text
@@ -217,16 +222,16 @@ def test_answers_to_nothing_are_not_put_together(ward, kind):
     attacker.part({**header, "id": header["number"], "at": 500_000, "size": MOST}, bytes(100_000))
     attacker.line.close()
     until(lambda: "b" not in ward.site.members())
-    assert ward.site.assembly.held == ward.site.reply_intake.held == 0
+    assert ward.site.assembly.held == ward.site.reply_quota.held == 0
 
 
 def test_an_answer_that_is_too_large_is_said_and_takes_no_memory(ward):
     """A site gets no long answers: what it sends is letters."""
     b = ward.post("b", say=lambda line: None)
-    b.on_letter(lambda card, header, body: None)
+    b.on_peer_message(lambda card, header, body: None)
     b.inbox.answers["letter"] = lambda card, header, body: bytes(2 * PART)
     with pytest.raises(Exception, match=f"its answer is not taken: .* of at most {MOST_SHORT}"):
-        ward.site.letter("b", {}, b"x", 5)
+        ward.site.send_to_peer("b", {}, b"x", 5)
     assert ward.site.assembly.held == 0
 
 
@@ -240,13 +245,13 @@ def test_a_call_is_short(ward):
 
 
 def test_all_senders_together_are_bounded():
-    intake = Intake(100 << 20)
-    assert [intake.take(f"s{n}", 100 << 20) for n in range(TOGETHER)] == [""] * TOGETHER
-    assert intake.take("one more", 1).endswith(LATER)
-    assert intake.held == TOGETHER * (100 << 20) == intake.together
-    intake.give_back("s3", 100 << 20)
-    assert intake.take("one more", 1) == ""
-    assert Intake(1000).together == LEAST_TOGETHER
+    quota = Quota(100 << 20)
+    assert [quota.take(f"s{n}", 100 << 20) for n in range(TOGETHER)] == [""] * TOGETHER
+    assert quota.take("one more", 1).endswith(LATER)
+    assert quota.held == TOGETHER * (100 << 20) == quota.together
+    quota.give_back("s3", 100 << 20)
+    assert quota.take("one more", 1) == ""
+    assert Quota(1000).together == LEAST_TOGETHER
 
 
 def test_a_flood_of_refusals_keeps_nobody_else_from_an_answer(ward):
@@ -256,7 +261,7 @@ def test_a_flood_of_refusals_keeps_nobody_else_from_an_answer(ward):
     stop = threading.Event()
 
     def flood():
-        with contextlib.suppress(CommError):
+        with contextlib.suppress(Unreachable):
             while not stop.is_set():
                 attacker.begin(2 << 30, 10)
 
@@ -272,13 +277,13 @@ def test_a_flood_of_refusals_keeps_nobody_else_from_an_answer(ward):
 
 def test_many_small_frames_do_not_keep_a_receiver_s_queue_long(tmp_path, monkeypatch):
     """Each takes as long as one of some kilobytes: who comes after them must not wait for thousands."""
-    monkeypatch.setattr(wires, "MOST_QUEUED", 1 << 20)
+    monkeypatch.setattr(connection, "MOST_QUEUED", 1 << 20)
     ward = Ward(tmp_path / "ward")
     try:
         a, lead = ward.post("a", lambda card, header, body: body), ward.post("lead")
         until(lambda: "lead" in a.members())  # the relay's note of it must not be among what is not taken
-        stop, take = threading.Event(), a._line._wire.take
-        a._line._wire.take = lambda header, part: stop.wait(10)
+        stop, take = threading.Event(), a._line._connection.take
+        a._line._connection.take = lambda header, part: stop.wait(10)
         flood = {"to": "a", "kind": "refusal", "number": 1}
 
         def send():
@@ -287,13 +292,13 @@ def test_many_small_frames_do_not_keep_a_receiver_s_queue_long(tmp_path, monkeyp
                     lead._line.send(flood, b"x")
 
         threading.Thread(target=send, daemon=True).start()
-        wire = ward.relay.hub._wires["a"]
-        until(lambda: wire._queued > 1 << 19)
-        until(lambda: wire._queued + wires.LIGHTEST > 1 << 20)
-        assert len(wire._out) <= (1 << 20) // wires.LIGHTEST
-        a._line._wire.take = take
+        held = ward.relay.hub._connections["a"]
+        until(lambda: held._queued > 1 << 19)
+        until(lambda: held._queued + connection.LIGHTEST > 1 << 20)
+        assert len(held._out) <= (1 << 20) // connection.LIGHTEST
+        a._line._connection.take = take
         stop.set()
-        until(lambda: wire._queued == 0)
+        until(lambda: held._queued == 0)
         assert lead.ask({"a": b"still here"}, 5)["a"] == b"still here"
     finally:
         ward.close()
@@ -302,14 +307,14 @@ def test_many_small_frames_do_not_keep_a_receiver_s_queue_long(tmp_path, monkeyp
 def test_who_reads_a_little_now_and_then_does_not_hold_up_others(tmp_path, monkeypatch):
     """A lead asks for much and takes it in drops: the site's line goes on, to others as well."""
     monkeypatch.setattr(drivers, "STALL", 1.0)
-    monkeypatch.setattr(wires, "MOST_QUEUED", 2 * PART)
+    monkeypatch.setattr(connection, "MOST_QUEUED", 2 * PART)
     ward = Ward(tmp_path / "ward")
     try:
         a, mate = ward.post("a", lambda card, header, body: body), ward.post("mate")
         sock, _ = dial(ward.kits["lead"], client_context(ward.kits["lead"]))
         sock.setblocking(True)
-        hello = msgpack.packb({"endpoint_name": "lead", "timestamp": 0.0})
-        sock.sendall(frame_of(Types.HELLO, None, hello, app=0)[0])
+        hello = msgpack.encode({"endpoint_name": "lead", "timestamp": 0.0})
+        sock.sendall(frame_of(Kind.HELLO, None, hello, app=0)[0])
         until(lambda: "lead" in ward.relay.members)
         stop = threading.Event()
 

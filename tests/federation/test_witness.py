@@ -16,11 +16,12 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.errors import CoterieError
 from coterie.core.wire import pack, unpack
-from coterie.federation.certificates import authority, authority_mark, new_key
-from coterie.federation.policy import Policy
-from coterie.federation.witness import Signer
-from coterie.ledger import chain, heads
-from coterie.ledger.chain import after
+from coterie.features.ledger import heads
+from coterie.federation.kits.certificates import authority, authority_mark, new_key
+from coterie.federation.policy.keys import Policy
+from coterie.federation.site.ledger_signer import Signer
+from coterie.storage import chain
+from coterie.storage.chain import after
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +174,7 @@ def test_a_fork_is_not_signed_and_both_sides_say_so(tmp_path, monkeypatch, capsy
         if record.done == 1:
             rewritten(folder, lambda content: {**content, "answered": "0"} if "round" in content else content)
 
-    from coterie.runs import ledgered
+    from coterie.features.ledger import hook as ledgered
 
     append = chain.append
 

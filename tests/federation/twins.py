@@ -26,8 +26,8 @@ from coterie.core.client import Samples
 from coterie.core.errors import CoterieError
 from coterie.core.method import Reveals
 from coterie.core.wire import pack, unpack
-from coterie.federation.policy import told, work_for
-from coterie.federation.sites import deal_message
+from coterie.federation.lead.sites import deal_message
+from coterie.federation.policy.rules import to_dict, work_for
 from coterie.nets.in_process import InProcess
 from coterie.nets.site import Site
 
@@ -105,7 +105,7 @@ class World:
             **self.lead.model,
             "shape": list(met.roster.shape),
             "outputs": met.roster.outputs,
-            "work": told(work_for(Reveals(), ["sgd"], "logistic", 100, 2, deal=met.rule.deal)),
+            "work": to_dict(work_for(Reveals(), ["sgd"], "logistic", 100, 2, deal=met.rule.deal)),
             "sites": ["a", "b"],
             "ground": met.rule.ground,
             "number": 0,

@@ -26,8 +26,8 @@ from typing import Any
 
 from hosts import Here, Running
 
-from coterie.federation.kits import found
-from coterie.federation.state_folders import ROOT
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.site.state_folders import ROOT
 
 COTERIE = [sys.executable, "-m", "coterie"]
 ONE_CORE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -75,7 +75,9 @@ class Ward:
         folder.mkdir(parents=True, exist_ok=True)
         place = hosts.address(self._host("relay"))
         self.port = free_port(hosts.here)
-        kits = found(folder / "kits", names, host=place, port=self.port, listen=place, helpers=helpers)
+        kits = found_federation(
+            folder / "kits", names, host=place, port=self.port, listen=place, helpers=helpers
+        )
         self.kits = {kit.name: kit.folder for kit in kits}
         self.recipe = write_tables(folder, names)
         self.relay: Running
@@ -104,7 +106,7 @@ class Ward:
 
     def open_relay(self) -> None:
         listen = ["--listen", self.hosts.address(self._host("relay"))]
-        self.relay = self.start("relay", [*COTERIE, "coordinate", self.kits["coordinator"], *listen])
+        self.relay = self.start("relay", [*COTERIE, "relay", self.kits["coordinator"], *listen])
         self.relay.wait_for("listening", LONG)
 
     def open_site(self, name: str, *words: Any, env: Mapping[str, str] | None = None) -> Running:

@@ -12,7 +12,7 @@ from coterie.core.belief import belief_of, stack
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.held import at_coordinator, hold
-from coterie.core.kernel import kernel_of, told
+from coterie.core.kernel import kernel_of, kernel_to_dict
 from coterie.core.net import from_server
 from coterie.core.seeds import Key
 from coterie.kernels import DP, SGD, SWAG, Bounded, Gather, Proximal
@@ -76,7 +76,7 @@ def test_charges():
 
 def test_it_crosses_a_wire_as_data():
     work = Bounded(SGD(lr=0.2), clip=0.3)
-    assert kernel_of(told(work)) == work
+    assert kernel_of(kernel_to_dict(work)) == work
 
 
 class TestRefused:

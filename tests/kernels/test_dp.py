@@ -16,7 +16,7 @@ from coterie.core.belief import belief_of, stack
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.held import at_coordinator, hold
-from coterie.core.kernel import Tick, kernel_of, told
+from coterie.core.kernel import Tick, kernel_of, kernel_to_dict
 from coterie.core.learner import Batch, Learner
 from coterie.core.net import edges_of, from_server, to_own
 from coterie.core.seeds import Key
@@ -386,7 +386,7 @@ class TestRefused:
 
 def test_it_crosses_a_wire_as_data():
     work = DP(Adam(lr=0.2), clip=0.3, sampling="epochs")
-    assert kernel_of(told(work)) == work
+    assert kernel_of(kernel_to_dict(work)) == work
 
 
 def test_noise_of_a_sampler_is_another():

@@ -17,7 +17,17 @@ from coterie.core.held import at_coordinator, hold
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
 from coterie.core.wire import pack, told_key, unpack
-from coterie.kernels import Calibrate, Choice, Crowd, HeldOut, Noisy, Score, Tallied, kernel_of, told
+from coterie.kernels import (
+    Calibrate,
+    Choice,
+    Crowd,
+    HeldOut,
+    Noisy,
+    Score,
+    Tallied,
+    kernel_of,
+    kernel_to_dict,
+)
 from coterie.kernels.choice import lowest
 from coterie.methods import METHODS
 from coterie.nets import InProcess
@@ -104,7 +114,7 @@ def test_the_same_numbers_on_every_engine_and_at_a_site(net_of, clients, three, 
     site = Site(clients[1], 1)
     site.net = InProcess(net_of(model, clients).engine, net_of(model, clients).learner, (clients[1],))
     message = {
-        "do": "visit", "kernel": told(kernel), "key": told_key(KEY), "slot": "", "rows": [0, 1, 2],
+        "do": "visit", "kernel": kernel_to_dict(kernel), "key": told_key(KEY), "slot": "", "rows": [0, 1, 2],
         "guests": [2, 0, 1], "beliefs": [[[g, ["weight", "bias"]]] for g in (2, 0, 1)], "beside": {},
         "replies": [],
     }  # fmt: skip
@@ -134,7 +144,7 @@ def test_choices_by_hand():
 def test_a_choice_alone_has_no_bound():
     assert Choice(LOSS).charges(10) is None
     assert Choice(Noisy(LOSS, sigma=7.0)).charges(10) == (Charge(7.0),)
-    assert kernel_of(told(Choice(Noisy(LOSS, sigma=7.0), 3))) == Choice(Noisy(LOSS, sigma=7.0), 3)
+    assert kernel_of(kernel_to_dict(Choice(Noisy(LOSS, sigma=7.0), 3))) == Choice(Noisy(LOSS, sigma=7.0), 3)
 
 
 @pytest.mark.parametrize(

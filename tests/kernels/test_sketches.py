@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
-from coterie.core.kernel import kernel_of, looks, scores, told
+from coterie.core.kernel import kernel_of, kernel_to_dict, looks, scores
 from coterie.core.seeds import Key
 from coterie.kernels.sketches import (
     BINS,
@@ -137,7 +137,7 @@ def test_a_picture_has_a_column_for_each_tile():
 
 def test_told_as_data_and_known_as_what_it_is():
     kernel = Moments(3, 2, sigma=1.5)
-    assert kernel_of(told(kernel)) == kernel
+    assert kernel_of(kernel_to_dict(kernel)) == kernel
     assert looks(kernel)
     assert scores(kernel)
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadRun, Refused
-from coterie.ledger import chain, entries
-from coterie.ledger.chain import FIRST, Broken, Entry, Head, after, checked, continued
+from coterie.features.ledger import entries
+from coterie.storage import chain
+from coterie.storage.chain import FIRST, Broken, Entry, Head, after, checked, continued
 
 CONTENTS = [
     {"kind": "begin", "clients": ["a", "é"]},

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from coterie.cli.main import main
-from coterie.federation.kits import found
-from coterie.ledger import chain
+from coterie.features.judgement.withdrawal import touched
+from coterie.federation.kits.authority import found_federation
 from coterie.runs.folder import read_record
 from coterie.runs.record import Record
-from coterie.runs.touched import touched
+from coterie.storage import chain
 
 WORDS = ["--data", "digits", "--clients", "4", "--rounds", "3", "--model", "logistic"]
 
@@ -168,17 +168,17 @@ def test_other_weights_models_and_lines_are_found(ran, capsys):
 
 def test_a_run_that_was_killed_goes_on_in_the_same_chain(tmp_path, capsys, monkeypatch):
     """The second round is lost with its checkpoint: it is done again, and written anew after a word on it."""
-    from coterie.runs import runner
+    from coterie.runs import loop
 
-    folder, save, rounds = tmp_path / "run", runner._save, []
+    folder, save, rounds = tmp_path / "run", loop._save, []
 
-    def cut(into, experiment, state, round):
-        rounds.append(round)
+    def cut(run):
+        rounds.append(run.done)
         if len(rounds) == 3:  # rounds 0 and 1 were saved
             raise OSError("killed")
-        save(into, experiment, state, round)
+        save(run)
 
-    monkeypatch.setattr(runner, "_save", cut)
+    monkeypatch.setattr(loop, "_save", cut)
     assert main(["run", *WORDS, "--out", str(folder)]) != 0
     (folder / "ledger.jsonl").open("ab").write(b'{"content":')  # and in the middle of a line
     assert main(["resume", str(folder)]) == 0
@@ -308,7 +308,7 @@ def test_the_commands_of_the_page_work(tmp_path, monkeypatch):
     lines = re.findall(r"^ *(coterie .*)$", page.read_text(), re.MULTILINE)
     assert len(lines) == 9
     monkeypatch.chdir(tmp_path)
-    found(tmp_path / "ward", ["north", "south"], host="127.0.0.1")
+    found_federation(tmp_path / "ward", ["north", "south"], host="127.0.0.1")
     assert main(["run", "--data", "digits", "--rounds", "2"]) == 0
     for i, line in enumerate(lines):
         words = shlex.split(line)[1:]

@@ -8,7 +8,8 @@ from torch import nn
 
 from coterie.core.held import handles_in
 from coterie.core.seeds import Key
-from coterie.nets import Absent, Counting
+from coterie.features.absence.wrapper import Absent
+from coterie.nets import Counting
 
 
 @pytest.fixture(scope="session")

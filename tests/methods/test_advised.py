@@ -10,9 +10,11 @@ import torch
 
 import coterie
 from coterie.core.errors import BadInput, Several
+from coterie.features.advice.judge import choose
+from coterie.features.trials.gains import Gain, standard_error
 from coterie.kernels import SGD
 from coterie.kernels.newton import Newton
-from coterie.methods.advised import ALONE, SOLVED, Advised, Gain, choose, standard_error
+from coterie.methods.advised import ALONE, SOLVED, Advised
 from coterie.methods.advised import CANDIDATES as USUAL
 from coterie.metrics.classification import sensitivity
 

@@ -22,8 +22,8 @@ from coterie.kernels import SGD
 from coterie.methods import METHODS, FedAvg, FedKG, FedUnique, Guided
 from coterie.methods.server.guided import State, led_by, scored
 from coterie.metrics.layers import LAYER_METRICS, layer_metric
-from coterie.runs import checkpoint
 from coterie.runs.folder import read_record
+from coterie.storage import checkpoint
 
 HALF = SGD(lr=0.25, batch=1000)
 START = {"weight": torch.tensor([[[2.0, 0.0], [0.0, 1.0]]], dtype=torch.float64)}

@@ -43,7 +43,7 @@ from coterie.methods.peers.rounds import Choices, Peers
 from coterie.methods.peers.rounds import play as play_round
 from coterie.metrics.collaboration import neighbours_found
 from coterie.nets.wrapped import Wrapped
-from coterie.runs import checkpoint
+from coterie.storage import checkpoint
 
 NAN = math.nan
 ORDERS = ("thesis", "trained", "program", "at-once")

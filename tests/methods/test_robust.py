@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from coterie.core.errors import BadInput, Refused
+from coterie.features.sealed.wrapper import Sealed
 from coterie.kernels import SGD
 from coterie.methods import Gossip, Random, RandomWeighted, Robust, RobustPersonal
 from coterie.methods.ruled import by_name
-from coterie.nets.sealed import Sealed
 
 # x = 1 and one target y for each client: a full step at this rate takes w to (w + y) / 2
 HALF = SGD(lr=0.25, batch=1000)

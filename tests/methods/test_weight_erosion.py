@@ -16,6 +16,7 @@ import coterie
 from coterie.cli.main import main
 from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
+from coterie.features.absence.wrapper import Absent
 from coterie.kernels import SGD
 from coterie.methods import WeightErosion
 from coterie.methods.server import weight_erosion
@@ -29,7 +30,6 @@ from coterie.methods.server.weight_erosion import (
     steps_in_epochs,
     whole_passes,
 )
-from coterie.nets import Absent
 
 NAN = math.nan
 # x = 1 and one target y for each client: a full step at this rate takes w to (w + y) / 2,

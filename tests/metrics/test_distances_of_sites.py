@@ -125,7 +125,7 @@ def test_other_labels_for_the_same_inputs_are_far_and_few_rows_are_drawn_in():
 
 def test_few_columns_of_the_same_rows_are_said_to_differ():
     """Of 600 columns, normal and skewed, at most 1 % lie beyond the bound of sentences."""
-    from coterie.report.similarity_words import CLEAR
+    from coterie.features.similarity.shown import CLEAR
 
     draws, beyond = torch.Generator().manual_seed(0), []
     for _ in range(100):

@@ -10,7 +10,7 @@ from sklearn import metrics as reference
 from coterie.core.groups import Groups
 from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits
 from coterie.metrics.regression import r2, rmse
-from coterie.metrics.summary import interval, mean_over_clients, worst_client
+from coterie.metrics.summary import interval, mean_over_clients, worst
 from coterie.metrics.table import METRICS
 
 BOTH = Groups.one(2)
@@ -98,9 +98,9 @@ def test_mean_over_clients_counts_each_once():
 
 
 def test_the_worst_client_by_metric():
-    assert worst_client([0.9, None, 0.4], "accuracy") == 0.4
-    assert worst_client([0.9, math.nan, 0.4], "loss") == 0.9
-    assert math.isnan(worst_client([], "loss"))
+    assert worst([0.9, None, 0.4], higher=True) == 0.4
+    assert worst([0.9, math.nan, 0.4], higher=False) == 0.9
+    assert math.isnan(worst([], higher=False))
 
 
 def test_every_scored_figure_knows_which_way_is_better():

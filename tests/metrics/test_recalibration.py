@@ -108,8 +108,8 @@ def test_several_classes_have_one_slope_and_an_intercept_each():
 def test_it_is_kept_as_text_and_damage_is_seen():
     p, y = drawn(6, 400, 0.3)
     found = settled(p, y, folds(400), "validation rows", (p, y))
-    assert Recalibrated.read(found.told()) == found
+    assert Recalibrated.read(found.to_dict()) == found
     assert found.test["nll"][1] < found.test["nll"][0]
     for wrong in ({"slope": -1.0}, {"slope": float("nan")}, {"intercepts": [0.0, float("inf")]}):
         with pytest.raises(ValueError, match="is none"):
-            Recalibrated.read({**found.told(), **wrong})
+            Recalibrated.read({**found.to_dict(), **wrong})

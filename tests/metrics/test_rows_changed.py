@@ -7,7 +7,7 @@ import math
 import pytest
 
 from coterie.metrics import no_model
-from coterie.metrics.rows_changed import least_bounds
+from coterie.metrics.bootstrap import least_bounds
 from coterie.metrics.summary import Interval, interval, telling
 
 Z2 = 1.959964**2

@@ -8,8 +8,8 @@ from coterie.core.errors import BadInput
 from coterie.core.held import at_coordinator, hold
 from coterie.core.net import SERVER, edges_of, from_server, settle
 from coterie.core.seeds import Key
+from coterie.features.absence.wrapper import Absent
 from coterie.kernels import SGD, Proximal, Score
-from coterie.nets import Absent
 
 ALL = from_server(torch.arange(30))
 WORK = SGD(lr=0.25)

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadData, BadInput, CoterieError, UnknownName
-from coterie.nets.layouts import layout_of, size_of
 from coterie.nets.lossy import SQUEEZES, Half, Int8, TopK, squeeze_of, unpack
-from coterie.nets.packing import LostReference, reference_of
+from coterie.nets.packing import LostReference, layout_of, reference_of, size_of
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -157,7 +156,7 @@ def test_squeezes_by_name(name):
     squeeze = squeeze_of(name)
     assert squeeze == SQUEEZES.make(squeeze.name, **({"share": 0.1} if squeeze.name == "topk" else {}))
     meta, data, _ = squeeze.pack(a_model())
-    assert list(squeeze.unpack(meta, data)) == list(a_model())
+    assert list(unpack(meta, data)) == list(a_model())
 
 
 @pytest.mark.parametrize(

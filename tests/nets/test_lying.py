@@ -10,16 +10,14 @@ from torch import nn
 
 from coterie.core.errors import BadInput, Diverged, UnknownName
 from coterie.core.held import at_coordinator, handles_in, hold
-from coterie.core.net import edges_of, from_server, to_own
+from coterie.core.net import EVALUATION, edges_of, from_server, to_own
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
+from coterie.features.liars.lies import EVERY, Fooled, Poisoned, stamped
+from coterie.features.liars.wrapper import KINDS, STRENGTH, Liars
 from coterie.kernels import SGD, Score
-from coterie.kernels.poisoned import EVERY, Fooled, Poisoned, stamped
 from coterie.methods import METHODS
-from coterie.nets import Liars
-from coterie.nets.accounted import EVALUATION
 from coterie.nets.ground import check_wraps
-from coterie.nets.liars import KINDS, STRENGTH
 
 WORK = SGD(lr=0.25)  # w - 0.25 * 2 (w - y) = (w + y) / 2
 KEY = Key(0).at_round(1, 5)

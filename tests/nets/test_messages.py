@@ -13,9 +13,7 @@ from coterie.core import wire
 from coterie.core.errors import BadData
 from coterie.core.seeds import Key
 from coterie.core.wire import key_of, message_in, pack, payload, told_key, unpack
-from coterie.nets import frames
-from coterie.nets.frames import receive, send
-from coterie.nets.site import Site
+from coterie.nets.site import Site, receive, send
 
 KEY = told_key(Key(3, ("round", 2), round=2, rounds=5))
 BEGIN = {"do": "begin", "model": "logistic", "options": {}, "shape": [2], "outputs": 2}
@@ -159,7 +157,7 @@ def test_frames_end_where_the_other_side_hangs_up():
 
 
 def test_a_frame_takes_memory_as_it_comes(monkeypatch):
-    monkeypatch.setattr(frames, "AT_ONCE", 10)
+    monkeypatch.setattr("coterie.nets.site.BUFFER", 10)
     left, right = socket.socketpair()
     body = bytes(range(256)) * 5
     send(left, body)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadData, BadInput, CoterieError
 from coterie.nets import packing
-from coterie.nets.layouts import WIDTHS, layout_of, size_of
-from coterie.nets.packing import LEAST, LostReference, pack, reference_of, unpack
+from coterie.nets.packing import LEAST, WIDTHS, LostReference, layout_of, pack, reference_of, size_of, unpack
 
 zstandard = pytest.importorskip("zstandard")
 

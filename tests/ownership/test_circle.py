@@ -14,22 +14,29 @@ from small_sums import FULL, KEY, at_sites, flat, table
 
 from coterie.core.errors import BadInput, Refused, UnknownName
 from coterie.core.held import hold
-from coterie.core.method import Info, common
-from coterie.core.net import to_own
+from coterie.core.method import common
+from coterie.core.net import Plain, to_own
 from coterie.core.seeds import Key
+from coterie.features.judgement.wrapper import Circle
+from coterie.features.ownership.shown import withdrawals
+from coterie.features.ownership.wrapper import Ownership
+from coterie.features.ranking.shown import sentences
 from coterie.methods import DPSGD, METHODS, Ndoye, WeightErosion
-from coterie.nets import Circle, Ownership, wrapped
+from coterie.nets import wrapped as in_wrappers
 from coterie.nets.ground import admit, check_wraps
 from coterie.nets.offers import written
-from coterie.nets.ownership import as_mixed
-from coterie.report.choices import sentences
-from coterie.report.withdrawals import withdrawals
-from coterie.runs.experiment import prepare
-from coterie.runs.runner import run
+from coterie.runs.builder import prepare
+from coterie.runs.hooks import around
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 from table import method_of, net_for, play, start_of
+
+
+def wrapped(net, wraps):
+    """As a run has it: in the wrappers that were asked for, and in those that these need."""
+    return around(in_wrappers(net, wraps), DPSGD())
 
 
 def first(value=0.0):
@@ -66,7 +73,7 @@ def test_a_round_of_gossip_says_what_it_mixed(pull):
     after, info = method.round(method.init(first(), net), net, KEY)
     assert flat(after.beliefs) == pytest.approx([7 / 3, 3, 7 / 3])
     rows = table([1 / 3, 1 / 3, 1 / 3], [0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3])
-    torch.testing.assert_close(as_mixed(net, info).weights, rows)
+    torch.testing.assert_close(net.as_mixed(info.weights, info.mixed), rows)
 
 
 def test_a_round_of_weight_erosion(pull):
@@ -75,7 +82,7 @@ def test_a_round_of_weight_erosion(pull):
     net = wrapped(pull(2, 4, 8), ["circle:of=c0,among=c1"])
     after, info = method.round(method.init(first(), net), net, KEY)
     assert info.weights[0].tolist() == pytest.approx([1 / 2.8, 0.95 / 2.8, 0.85 / 2.8])
-    assert as_mixed(net, info).weights[0].tolist() == pytest.approx([1 / 1.95, 0.95 / 1.95, 0])
+    assert net.as_mixed(info.weights, info.mixed)[0].tolist() == pytest.approx([1 / 1.95, 0.95 / 1.95, 0])
     assert flat(after.beliefs) == [pytest.approx((1 + 0.95 * 2) / 1.95)]
 
 
@@ -85,10 +92,10 @@ def test_a_published_circle_is_the_approved_one_at_most(pull):
     method = Ndoye(FULL, folds=0, best=0, threshold=1e9, bar="none")
     ranked, info = method.round(method.init(first(), net), net, KEY)
     circles = [[0.5, 0.5, 0.0], *[[pytest.approx(1 / 3)] * 3] * 2]
-    assert as_mixed(net, info).weights.tolist() == circles
+    assert net.as_mixed(info.weights, info.mixed).tolist() == circles
     assert net.figures() == {"kept_out": [{"site": "c2", "receiver": "c0"}]}
     _, trained = method.round(ranked, net, Key(0).at_round(2, 3))
-    assert as_mixed(net, trained).weights.tolist() == circles
+    assert net.as_mixed(trained.weights, trained.mixed).tolist() == circles
     assert net.figures() == {}  # it is not in these sums any more
 
 
@@ -118,8 +125,8 @@ def test_weights_add_up_to_one_and_who_is_out_has_none(drawn):
     raw = table(*rows) + torch.eye(n)
     weights = raw / raw.sum(dim=1, keepdim=True)
 
-    class Sites:
-        roster = type("R", (), {"names": [f"c{i}" for i in range(n)]})()
+    class Sites(Plain):
+        roster = type("R", (), {"names": [f"c{i}" for i in range(n)], "members": ()})()
 
         def mix(self, weights, beliefs, at, in_turn=False):
             return hold({"weight": weights}, at)  # what it would sum by
@@ -178,16 +185,16 @@ def test_no_method_takes_in_who_is_kept_out(row):
         infos = play(method, net, start, rounds=2).infos
     for info, some in zip(infos, sums[-len(infos) :], strict=True):
         net.notes.sums = some
-        weights = as_mixed(net, info).weights
+        weights = net.as_mixed(info.weights, info.mixed)
         assert not weights[3, [1, 2]].any()
         assert float(weights[3].sum()) == pytest.approx(1) or not weights[3].any()
 
 
 def test_a_record_that_has_them_in_it_all_the_same_is_refused(pull):
     """Whatever a method of somebody's own may do with models."""
-    net, n = wrapped(pull(0, 0), ["circle:of=c0,without=c1"]), torch.zeros(2)
+    net = wrapped(pull(0, 0), ["circle:of=c0,without=c1"])
     with pytest.raises(Refused, match="the model of c0 has taken in c1, who is kept out of its circle"):
-        as_mixed(net, Info(table([0.5, 0.5], [0.5, 0.5]), n, mixed=False))
+        net.as_mixed(table([0.5, 0.5], [0.5, 0.5]), mixed=False)
 
 
 # runs

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from coterie.core.errors import Refused
+from coterie.features.ownership.wrapper import Ownership
 from coterie.methods import METHODS
-from coterie.nets import Ownership
-from coterie.nets.ownership import as_mixed
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 from table import COPIES, ROUNDS, assert_same, method_of, model_for, net_for, play, start_of
@@ -55,7 +54,7 @@ def test_what_is_recorded_is_what_was_mixed(row, model):
     found = play(method, net, start, rounds=rounds)
     for info, (sums, withdrawn) in zip(found.infos, net.__dict__["told"][-rounds:], strict=True):
         net.notes.sums = sums
-        weights = as_mixed(net, info).weights
+        weights = net.as_mixed(info.weights, info.mixed)
         total, planned = weights.sum(dim=1), info.weights.sum(dim=1)
         assert bool(((total - planned).abs() < 1e-6).logical_or(total == 0).all())
         names = [m.name for m in net.roster.members]

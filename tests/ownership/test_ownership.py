@@ -9,22 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_sums import FULL, KEY, at_sites, flat, table
 
+from coterie.core.belief import everybody, without
 from coterie.core.errors import BadInput, Refused, UnknownName, lines_of
 from coterie.core.held import COORDINATOR, at_coordinator, handles_in, hold
-from coterie.core.net import SERVER, everybody, from_server, to_own, without
+from coterie.core.net import SERVER, Plain, from_server, to_own
 from coterie.core.seeds import Key
+from coterie.features.ownership.shown import withdrawals
+from coterie.features.ownership.wrapper import Ownership, really
 from coterie.methods import FedAvg, Ndoye
-from coterie.nets import Ownership
 from coterie.nets.ground import check_wraps
-from coterie.nets.mixed import really
+from coterie.nets.guard import Guard
 from coterie.nets.offers import Limits, Sums, chosen, written
-from coterie.nets.ownership import as_mixed
-from coterie.report.withdrawals import withdrawals
-from coterie.runs.experiment import prepare
+from coterie.runs.builder import prepare
+from coterie.runs.loop import run
 from coterie.runs.record import Record
-from coterie.runs.runner import run
 from coterie.runs.settings import Settings
-from coterie.sealed.guard import Guard
 
 # figures, worked out by hand
 
@@ -182,7 +181,7 @@ def test_in_the_end_nobody_objects_and_nobody_left_without_need(drawn):
     raw = table(*rows) + torch.eye(n)
     weights, held = raw / raw.sum(dim=1, keepdim=True), at_sites(*range(n))
 
-    class Nobody:
+    class Nobody(Plain):
         roster = type("R", (), {"names": [f"c{i}" for i in range(n)]})()
 
     net = Ownership(Nobody(), share, others, leverage)
@@ -219,8 +218,8 @@ def test_a_round_of_fedavg_says_what_it_mixed(pull, start_of):
     net = Ownership(pull(2, 4, 8), leverage=0.3, sites="c2")
     after, info = method.round(method.init(start, net), net, KEY)
     assert flat(after.beliefs) == [1.5]
-    assert as_mixed(net, info).weights.tolist() == [[0.5, 0.5, 0.0]] * 3
-    assert as_mixed(net, info) is info  # of the next round nothing is known yet
+    assert net.as_mixed(info.weights, info.mixed).tolist() == [[0.5, 0.5, 0.0]] * 3
+    assert net.as_mixed(info.weights, True) is info.weights  # of the next round nothing is known yet
     net.regroup([*handles_in(after)], 1)
     assert net.figures() == {}  # a round that is done again begins anew
 
@@ -244,7 +243,7 @@ def test_who_withdraws_from_a_published_circle_is_out_of_it(pull, start_of):
         ("c2", "c1", 1, "circle"),
     ]
     circles = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [pytest.approx(1 / 3)] * 3]
-    assert as_mixed(net, info).weights.tolist() == circles
+    assert net.as_mixed(info.weights, info.mixed).tolist() == circles
     _, trained = method.round(ranked, net, Key(0).at_round(2, 3))
     assert trained.weights.tolist() == circles
     assert "withdrawals" not in net.figures()  # it is not in these sums any more

@@ -224,3 +224,11 @@ def test_advice_is_shown_as_its_own_page_has_it(tmp_path, made):
         told = json.loads((tmp_path / "a" / "advice.json").read_text())["answers"][0]
         assert told["client"] in text
         assert ("Stay alone" in text) == (told["choice"] == "local")
+
+
+@pytest.mark.parametrize(("language", "remedy"), [("en", "look them up"), ("fr", "vérifiez"), ("de", "nach")])
+def test_what_a_check_found_is_told_in_the_reader_s_language(site, runs, language, remedy):
+    text = ask(site, f"/run/{entry(runs, 'study')}/north/data?lang={language}")[2]
+    quality = text[text.index('id="quality"') : text.index('id="similarity"')]
+    assert remedy in quality
+    assert ("look them up" in quality) == (language == "en")

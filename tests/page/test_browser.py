@@ -14,8 +14,8 @@ import pytest
 from pages import TOKEN, Growing, entry, opened, served, tab
 
 from coterie.cli.main import main
+from coterie.features.similarity.similarity import similarity_of
 from coterie.page.library import library_of
-from coterie.runs.alike import similarity_of
 from coterie.runs.folder import read_record
 
 CARDS = ("with", "why", "gain", "given")

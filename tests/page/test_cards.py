@@ -14,12 +14,14 @@ from pages import SITES
 
 from coterie.metrics import operating
 from coterie.metrics.summary import Interval
-from coterie.page import letter
+from coterie.page import feedback
+from coterie.page.card import csv_of
 from coterie.page.cards import CARDS, gain
-from coterie.page.catalogue import LANGUAGES, Words
 from coterie.page.library import library_of
 from coterie.page.view import view_of
-from coterie.report import views
+from coterie.show import views
+from coterie.show.blocks import Table
+from coterie.show.words import LANGUAGES, Words
 
 EN = Words("en")
 
@@ -38,7 +40,7 @@ def look(shelf, name="study", client="north", label=""):
 
 def rows(card):
     """The table as its file has it."""
-    return list(csv.DictReader(io.StringIO(card.table.csv(card.columns))))
+    return list(csv.DictReader(io.StringIO(csv_of(card.table))))
 
 
 def test_with_whom_is_the_weights_of_the_last_round(shelf):
@@ -57,7 +59,7 @@ def test_with_whom_is_the_weights_of_the_last_round(shelf):
         assert int(told[name]["training_rows"]) == 63
     best = max(told, key=lambda name: last[name])
     assert f"{best} ({round(100 * last[best])}\u00a0%)" in card.answer
-    drawn = card.pictures[0].plot["choices"][0]["data"]
+    drawn = card.pictures[0].data["choices"][0]["data"]
     total = sum(np.array(line["y"]) for line in drawn)
     assert total == pytest.approx([100] * 6, abs=0.1)
 
@@ -137,11 +139,11 @@ def test_rows_of_one_seed_prove_nothing_of_a_gain_in_several(shelf, monkeypatch)
 
 
 def test_an_interval_over_training_alone_says_nothing_of_other_rows():
-    said = " ".join(gain.unsure("accuracy", Interval(0.0, 0.02, 3), False, EN))
+    said = " ".join(gain.interval_lines("accuracy", Interval(0.0, 0.02, 3), False, EN))
     assert "may change by −2" in said
     assert "over 3 repetitions" in said
     assert "rows" not in said
-    both = " ".join(gain.unsure("accuracy", Interval(0.05, 0.01, 3, -0.02, 0.12), False, EN))
+    both = " ".join(gain.interval_lines("accuracy", Interval(0.05, 0.01, 3, -0.02, 0.12), False, EN))
     assert "3 repetitions and which test rows" in both
 
 
@@ -174,7 +176,10 @@ def test_models_that_are_right_on_the_same_rows_may_differ_on_others(shelf):
 def test_where_rows_are_not_known_one_by_one_a_gain_has_the_interval_of_two_accuracies(shelf):
     """As while a run of a federation goes on."""
     view = look(shelf, label="fedavg")
-    bare = [[replace(r, outcomes=lambda: None) for r in runs] for runs in (view.runs, view.alone)]
+    bare = [
+        [replace(r, more={**r.more, "outcomes": lambda: None}) for r in runs]
+        for runs in (view.runs, view.alone)
+    ]
     view = replace(view, runs=bare[0], alone=bare[1])
     found, wide = gain.gain_over_alone(view, "accuracy", None, None)
     right = [round(27 * views.final(runs[0], "accuracy")[view.number]) for runs in bare]
@@ -204,7 +209,7 @@ def test_sensitivity_and_specificity_are_counted_by_hand(shelf):
 def test_the_decision_curve_has_both_models_and_both_who_need_none(shelf):
     card = CARDS["gain"](look(shelf, label="fedavg"), EN)
     (picture,) = [p for p in card.pictures if p.key == "gain-decision"]
-    lines = {line["name"]: line for line in picture.plot["choices"][0]["data"]}
+    lines = {line["name"]: line for line in picture.data["choices"][0]["data"]}
     assert list(lines) == ["treating all", "treating none", "together", "alone"]
     told = card.extra["threshold"]["classes"][0]
     assert lines["together"]["y"] == told["together"]["net_benefit"][0][1:-1]
@@ -236,29 +241,28 @@ def test_every_card_speaks_every_language(shelf, language):
 
 
 def test_cells_that_a_spreadsheet_would_run_are_texts(shelf):
-    from coterie.page.cards.base import Table
-
-    table = Table(["a"], [], [["=1+1", 2.5], ["@x", None], ["plain", -3]])
-    assert table.csv(["name", "value"]) == "name,value\n'=1+1,2.5\n'@x,\nplain,-3\n"
+    raw = [["=1+1", 2.5], ["@x", None], ["plain", -3]]
+    table = Table(["a"], [], columns=["name", "value"], raw=raw)
+    assert csv_of(table) == "name,value\n'=1+1,2.5\n'@x,\nplain,-3\n"
 
 
 def test_a_letter_names_columns_and_weights_that_differ(shelf):
     """west is ill for another reason in its pulse, and weighs more."""
     view = look(shelf, label="weight-erosion")
-    found = letter.feedback(view, "west")
+    found = feedback.feedback(view, "west")
     assert found.alone
     assert found.columns[0].name == "weight <i>"
     assert found.columns[0].first > 1.5 > 2 * found.columns[0].second
     assert found.weights[0].name == "pulse"
     assert found.weights[0].first < 0 < found.weights[0].second
-    text = letter.text(view, "west", EN)
+    text = feedback.letter(view, "west", EN)
     for part in ("To west, from north", "weight <i>:", "pulse:", "is about a single patient"):
         assert part in text
     assert all(len(line) <= 90 for line in text.splitlines())
 
 
 def test_a_letter_after_a_ranking_says_the_reason_to_whom_it_is_about(shelf):
-    text = letter.text(look(shelf, "circles"), "west", EN)
+    text = feedback.letter(look(shelf, "circles"), "west", EN)
     assert "The reason: " in text
     assert "your rows differ" in text
 

@@ -10,11 +10,12 @@ import pytest
 
 import coterie.page
 from coterie.core.observer import WORDS
-from coterie.page.catalogue import LANGUAGES, Words, language_of, texts
-from coterie.page.standing import reason
-from coterie.report.choices import REASONS
+from coterie.features.ranking.ranking import REASONS
+from coterie.page.live import reason_away
+from coterie.show.words import LANGUAGES, Words, language_of, texts
 
-SOURCES = [p.read_text() for p in Path(coterie.page.__file__).parent.rglob("*.py")]
+PAGE = Path(coterie.page.__file__).parent
+SOURCES = [p.read_text() for kind in ("py", "html") for p in PAGE.rglob(f"*.{kind}")]
 
 
 def blanks(text: str) -> set[str]:
@@ -29,9 +30,13 @@ def test_every_text_is_there_in_every_language_with_the_same_blanks():
 
 
 def test_every_text_that_is_asked_for_is_there():
-    asked = {found for text in SOURCES for found in re.findall(r"say(?:\.of)?\(\s*\"([a-z0-9_.\-]+)\"", text)}
+    asked = {
+        found for text in SOURCES for found in re.findall(r"say(?:\.of)?\(\s*\"([a-z0-9_.\-]+)\"(?! ~)", text)
+    }
     assert len(asked) > 100
     assert asked <= texts().keys()
+    begun = {found for text in SOURCES for found in re.findall(r"say\(\"([a-z_.]+)\" ~", text)}
+    assert all(any(key.startswith(name) for key in texts()) for name in begun)
     counted = {found for text in SOURCES for found in re.findall(r"say\.count\(\s*\"([a-z0-9_.]+)\"", text)}
     assert {f"{key}.{form}" for key in counted for form in ("one", "many")} <= texts().keys()
 
@@ -94,5 +99,5 @@ def test_a_browser_is_answered_in_a_language_that_it_asks_for(wanted, found):
     ],
 )
 def test_why_a_site_is_away_in_the_reader_s_language(why, english, german):
-    assert english in reason(why, Words("en"))
-    assert german in reason(why, Words("de"))
+    assert english in reason_away(why, Words("en"))
+    assert german in reason_away(why, Words("de"))

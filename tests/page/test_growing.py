@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 from pages import TOKEN, Growing, entry, served
 
+from coterie.page.card import csv_of
 from coterie.page.cards import CARDS
-from coterie.page.catalogue import Words
 from coterie.page.library import library_of
 from coterie.page.live import LOOK, MANY, SELDOM, Watched, Watchers
 from coterie.page.view import view_of
+from coterie.show.words import Words
 
 
 @pytest.fixture
@@ -81,4 +82,4 @@ def test_pages_that_are_opened_at_once_count_what_passed_once(growing, runs):
             thread.join(30)
     library, live = opened(growing)
     expected = CARDS["given"](view_of(library, live, "north"), Words("en"))
-    assert texts == [expected.table.csv(expected.columns)] * 8
+    assert texts == [csv_of(expected.table)] * 8

@@ -17,10 +17,10 @@ from coterie.core.partners import WEIGHTS, Partners
 from coterie.kernels.natural import only_work
 from coterie.methods import METHODS
 from coterie.page.cards import why, with_whom
-from coterie.page.catalogue import LANGUAGES, Words
-from coterie.page.view import View
-from coterie.report import views
+from coterie.page.view import LEAST, View
 from coterie.runs.record import Record
+from coterie.show import views
+from coterie.show.words import LANGUAGES, Words
 
 EN = Words("en")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ def test_nothing_is_said_that_the_record_denies(method):
         assert said.answer
         assert (EN("why.nothing") in (said.answer, *said.lines, *said.how)) <= (not chooses)
         row = np.array([w[view.number] for w in record.weights.values()])
-        others = row[:, view.others].max() >= with_whom.LEAST
+        others = row[:, view.others].max() >= LEAST
         assert (with_whom.card(view, EN).answer == EN("with.alone")) == (not others)
 
 
@@ -158,7 +158,7 @@ def test_of_a_method_that_is_not_installed_nothing_is_said(method):
     assert gone.partners is None
     for language in LANGUAGES:
         assert why.card(gone, Words(language)).answer == ""
-    assert with_whom.summed_in(gone) == ""
+    assert gone.shares == ""
 
 
 def test_a_method_of_a_plugin_brings_its_own(monkeypatch):
@@ -172,7 +172,7 @@ def test_a_method_of_a_plugin_brings_its_own(monkeypatch):
     farthest = max(mine.others, key=lambda j: row[j])
     assert why.card(mine, EN).answer.startswith(f"{mine.names[farthest]} fits best")
     assert "The farther, the better." in why.card(mine, Words("fr")).how
-    assert with_whom.summed_in(mine) == "part"
+    assert mine.shares == "part"
 
 
 @pytest.mark.parametrize("method", ["ifca", "data-interpolation", "fedala", "robust", "fl-swag", "oracle"])
@@ -214,7 +214,7 @@ def test_no_shares_are_told_of_a_model_that_is_no_weighted_sum(method):
     assert "Your model is made of" not in card.answer
     assert not any("Your own model counts in those of" in line for line in card.lines)
     assert EN("with.how") not in card.how
-    assert "own_weight_there" not in card.columns
+    assert "own_weight_there" not in card.table.columns
     if method in PARTS:
         assert card.answer.startswith("The part that all share is learned with ")
         assert "%" in card.answer
@@ -222,25 +222,25 @@ def test_no_shares_are_told_of_a_model_that_is_no_weighted_sum(method):
         assert "%" not in " ".join([card.answer, *card.lines])
         assert not card.pictures
         assert card.table.raw[0][0] in record_of(method).clients
-        assert all(len(row) == len(card.columns) == 3 for row in card.table.raw)
+        assert all(len(row) == len(card.table.columns) == 3 for row in card.table.raw)
 
 
 def test_a_rule_other_than_the_mean_gives_no_shares():
     view = view_of("pens", "c0")
-    assert with_whom.summed_in(view) == "model"
+    assert view.shares == "model"
     record = replace(view.record, config={**view.record.config, "pens": {"rule": "median"}})
-    assert with_whom.summed_in(replace(view, runs=[record])) == ""
+    assert replace(view, runs=[record]).shares == ""
 
 
 def test_who_follows_advice_has_the_shares_of_what_it_follows():
-    assert with_whom.summed_in(view_of("advised", "c0")) == "model"  # fedavg
+    assert view_of("advised", "c0").shares == "model"  # fedavg
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_nobody_is_chosen_for_a_reason(monkeypatch, language):
     say, view = Words(language), view_of("local", "c0")
-    monkeypatch.setattr(why, "reasons", lambda view: dict.fromkeys(view.others, "few"))
+    monkeypatch.setattr(View, "reasons", dict.fromkeys(view.others, "few"))
     few = say("reason.few", name="")
-    assert why.chosen(view, say) == say("why.nobody", reason=few.rstrip("."))
-    monkeypatch.setattr(why, "reasons", lambda view: {1: "few", 2: "own"})
-    assert "c2" in why.chosen(view, say)
+    assert why.ranking_answer(view, say) == say("why.nobody", reason=few.rstrip("."))
+    monkeypatch.setattr(View, "reasons", {1: "few", 2: "own"})
+    assert "c2" in why.ranking_answer(view, say)

@@ -36,13 +36,13 @@ from coterie.posteriors import (
     product,
     variances,
 )
-from coterie.posteriors.network import network_of
 from coterie.posteriors.pools import (
     SavedPool,
     change,
     join,
     leave,
     locked,
+    network_of,
     read_pool,
     renew,
     with_prior,

@@ -7,9 +7,9 @@ import torch
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.papers.makni_2022 import why
 from coterie.posteriors import by_variance, diagonal, from_collected, mean, product, variances
 from coterie.posteriors.weighing import faded, raised
+from coterie.studies.makni_2022 import why
 
 
 def numbers(*values):

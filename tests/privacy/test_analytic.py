@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
-from coterie.privacy.accounting import COARSE, epsilon
-from coterie.privacy.analytic import delta_of, sigma_of
+from coterie.privacy.accounting import COARSE, delta_of, epsilon, sigma_of
 
 
 @pytest.mark.parametrize("wanted", [0.1, 1.0, 3.0, 20.0])

@@ -10,9 +10,9 @@ from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR
 from coterie.kernels import SGD, Draws, Here, Score
-from coterie.privacy import ledger as book
+from coterie.privacy import spending as book
 from coterie.privacy.accounting import COARSE, epsilon, most_times
-from coterie.privacy.ledger import EVERYBODY, Account, Budget, Ledger, cost_of, spent_on, statement
+from coterie.privacy.spending import EVERYBODY, Account, Budget, Ledger, cost_of, spent_on, statement
 
 pytest.importorskip("dp_accounting")
 
@@ -87,7 +87,7 @@ def test_a_ledger_survives_json():
     ledger.refuse(1, COORDINATOR, 4)
     ledger.refuse(1, COORDINATOR, 6)  # the first one stays
     ledger.outside["evaluation", "calibrate"] += 2
-    again = Ledger.of(json.loads(json.dumps(ledger.told())))
+    again = Ledger.of(json.loads(json.dumps(ledger.to_dict())))
     assert again == ledger
     assert again.out == {1: {COORDINATOR: 4}}
 

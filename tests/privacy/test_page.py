@@ -11,8 +11,8 @@ import pytest
 
 from coterie.cli.flags import read_settings
 from coterie.core.options import options_of
-from coterie.federation.policy import policy_of
-from coterie.nets import Private
+from coterie.features.privacy.wrapper import Private
+from coterie.federation.policy.rules import policy_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "private-training.md").read_text()
 COMMANDS = [

@@ -12,6 +12,9 @@ from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR, at_coordinator, hold
 from coterie.core.net import edges_of, from_server
 from coterie.core.seeds import Key
+from coterie.features.absence.wrapper import Absent
+from coterie.features.privacy.hook import EVALUATION
+from coterie.features.privacy.wrapper import Private
 from coterie.kernels import (
     SGD,
     Calibrate,
@@ -26,11 +29,10 @@ from coterie.kernels import (
     Tallied,
 )
 from coterie.methods import METHODS
-from coterie.nets import Absent, Private, Wrapped
-from coterie.nets.accounted import EVALUATION, accounted
+from coterie.nets import Wrapped
 from coterie.nets.ground import admit, check_wraps, wrapped
 from coterie.privacy.accounting import COARSE, epsilon
-from coterie.privacy.ledger import EVERYBODY, spent_on
+from coterie.privacy.spending import EVERYBODY, spent_on
 
 pytest.importorskip("dp_accounting")
 WORK = Charged(lr=0.25)
@@ -259,5 +261,5 @@ def test_wrappers_by_name(net):
     made = wrapped(net, ["private:epsilon=2,delta=1e-6,per_requester=1,scores=none"])
     assert isinstance(made, Private)
     assert (made.epsilon, made.delta, made.per_requester, made.scores) == (2, 1e-6, 1, "none")
-    assert accounted(Wrapped(made)) is made
-    assert accounted(net) is None
+    assert Wrapped(made).accounts
+    assert not net.accounts

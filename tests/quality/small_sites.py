@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from coterie.data.preparation import Column
-from coterie.data.quality.rows import SiteRows
-from coterie.data.quality.sketch import AT, ColumnSketch, Sketch
+from coterie.data.quality.site_rows import AT, ColumnSketch, SiteRows, Sketch
 
 
 def site(name="north", y=None, classes=("well", "ill"), task="classification", **columns):

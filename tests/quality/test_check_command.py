@@ -14,7 +14,12 @@ import coterie as package
 from coterie.cli.main import main
 from coterie.core.errors import BadInput, BadRun, CoterieError
 from coterie.data.quality.ranges import read_ranges
-from coterie.report.quality import TITLE, headline, quality_part, read_quality
+from coterie.features.quality.shown import headline, quality_part, read_quality, report_blocks
+from coterie.show.html import blocks_to_html
+from coterie.show.parts import Runs
+from coterie.show.words import Words
+
+TITLE = Words("en")("quality.title")
 
 
 def frame(seed, n=90):
@@ -222,7 +227,7 @@ def test_a_report_is_written_and_texts_are_escaped(tables, tmp_path):
     assert "&lt;b&gt;[red]" in page
     assert "<b>" not in page
     assert "<i>" not in page
-    assert "<i>" not in quality_part(found.told())
+    assert "<i>" not in blocks_to_html(report_blocks(found.told()))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +255,7 @@ def test_prepared_clients_are_refused():
 
 def test_a_folder_without_a_check_has_none(tmp_path):
     assert read_quality(tmp_path) is None
-    assert quality_part(None) == ""
+    assert quality_part(Runs("", [], tmp_path)) == []
     (tmp_path / "quality.json").write_text("[]")
     with pytest.raises(BadRun, match="delete it, or check the data again"):
         read_quality(tmp_path)

@@ -21,14 +21,13 @@ from coterie.data.quality import (
     missing,
     order,
     ranges,
-    unit_shares,
     units,
 )
+from coterie.data.quality.check import number, percent, worst_first
 from coterie.data.quality.checks import CHECKS, at_home, checked
-from coterie.data.quality.finding import number, percent, worst_first
 from coterie.data.quality.ranges import shipped
-from coterie.data.quality.sketch import sketch_of, spread_of
-from coterie.data.tables.units import conversions_for
+from coterie.data.quality.site_rows import sketch_of, spread_of
+from coterie.data.tables.names import conversions_for
 
 NAN = math.nan
 
@@ -134,7 +133,6 @@ def test_halfway_between_two_units_there_must_be_few():
 
 
 KG = spread_out(70, 10)
-CELSIUS = spread_out(37, 0.5)
 POUNDS = tuple(round(q / 0.45359237, 4) for q in KG)
 
 
@@ -172,21 +170,21 @@ def test_a_share_of_rows_by_what_other_sites_have():
     odd[::5] = (odd[::5] / 0.45359237).round(1)
     assert units.check(site("d", weight=odd), shipped()) == []
     sketches = [sketch_of(rows) for rows in (*sites, site("d", weight=odd))]
-    (found,) = unit_shares.across(sketches, shipped(), [])
+    (found,) = units.shares_across(sketches, shipped(), [])
     assert (found.site, found.column, found.lines) == ("d", "weight", ())
     assert found.share == pytest.approx(0.2, abs=0.03)
     assert "look like lb among kg" in found.says
-    assert unit_shares.across(sketches, shipped(), [("d", "weight")]) == []
-    assert unit_shares.across(sketches[:3], shipped(), []) == []
+    assert units.shares_across(sketches, shipped(), [("d", "weight")]) == []
+    assert units.shares_across(sketches[:3], shipped(), []) == []
 
 
 def test_quantiles_of_a_mixture_by_hand():
     # half of all values 10 higher: below them the quantile at 2p, above them that at 2p - 1
-    values = unit_shares.filled(np.array(spread_out(0.0, 0.1)))
-    (made,) = unit_shares.mixed(values, 10.0, [0.5])
+    values = units.filled(np.array(spread_out(0.0, 0.1)))
+    (made,) = units.mixed(values, 10.0, [0.5])
     assert made[4] == pytest.approx(np.median(values), abs=0.01)
     assert made[14] == pytest.approx(10 + np.median(values), abs=0.01)
-    assert unit_shares.distance(np.array([1.0, 2, 6]), np.array([0.0, 1, 2])) == pytest.approx(1.0)
+    assert units.distance(np.array([1.0, 2, 6]), np.array([0.0, 1, 2])) == pytest.approx(1.0)
 
 
 # sites that differ

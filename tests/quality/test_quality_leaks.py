@@ -18,9 +18,9 @@ from coterie.core.seeds import Key
 from coterie.data.quality import leaks
 from coterie.data.quality.checks import checked
 from coterie.data.quality.ranges import shipped
-from coterie.data.quality.rows import dealt_rows
+from coterie.data.quality.site_rows import dealt_rows
 from coterie.runs.settings import Settings
-from coterie.sites.leaning import leaning, look_first
+from coterie.sites.leaks import leaning, look_first
 
 RECIPE = """target = "ill"
 [sites]
@@ -99,20 +99,20 @@ def test_a_site_by_itself_says_its_own_and_where_all_are_at_hand_the_one_that_le
         for i, name in enumerate(("north", "south", "west"))
     ]
     assert of_leaks(checked(sites, shipped(), ("leaks",)).findings) == [("south", "ph", "likely")]
-    assert of_leaks(leaks.check(sites[1])) == [("south", "ph", "likely")]
-    assert leaks.check(sites[0]) == []
+    assert of_leaks(leaks.across([sites[1]])) == [("south", "ph", "likely")]
+    assert leaks.across([sites[0]]) == []
 
 
 def test_other_targets_and_tables_without_rows():
     rng = np.random.default_rng(1)
     y = rng.normal(size=200)
-    (found,) = leaks.check(site(y=y, task="regression", a=np.exp(y), b=rng.normal(size=200)))
+    (found,) = leaks.across([site(y=y, task="regression", a=np.exp(y), b=rng.normal(size=200))])
     assert (found.column, found.value[:2]) == ("a", "R²")
     times = np.where(rng.random(200) < 0.5, 1, -1) * rng.exponential(9, 200)
-    (found,) = leaks.check(site(y=times, task="survival", a=times > 0, b=rng.normal(size=200)))
+    (found,) = leaks.across([site(y=times, task="survival", a=times > 0, b=rng.normal(size=200))])
     assert found.says.startswith("a predicts the event alone (AUC 1 ")
     empty = site(y=[0], a=[1.0])
-    assert leaks.check(type(empty)("e", empty.columns, empty.raw[:0], empty.y[:0], empty.lines[:0])) == []
+    assert leaks.across([type(empty)("e", empty.columns, empty.raw[:0], empty.y[:0], empty.lines[:0])]) == []
 
 
 def test_a_column_that_becomes_no_input_is_no_leak():
@@ -232,7 +232,7 @@ def test_no_number_of_a_run_depends_on_it(tables, monkeypatch):
     clients = coterie.clients_from(tables, target="ill")
     with pytest.warns(CoterieWarning):
         looked = coterie.train("logistic", clients, "fedavg", rounds=2)
-    monkeypatch.setattr("coterie.sites.footing.leaning", lambda clients: ())
+    monkeypatch.setattr("coterie.sites.setup.leaning", lambda clients: ())
     blind = coterie.train("logistic", clients, "fedavg", rounds=2)
     assert looked.history.equals(blind.history)
     assert looked.record.about["fingerprint"] == blind.record.about["fingerprint"]

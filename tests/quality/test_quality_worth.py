@@ -46,7 +46,7 @@ def test_a_column_that_decides_helps_and_noise_does_not(sites):
     assert not by["noise"].helps
     assert {(w.partner, w.rows, w.beside, w.measure) for w in found} == {("north", 120, 1, "AUC")}
     assert notes == []
-    assert found[0].told()["loss"]["mean"] == by["tells"].loss.mean
+    assert found[0].to_dict()["loss"]["mean"] == by["tells"].loss.mean
 
 
 def test_a_number_to_predict(sites):

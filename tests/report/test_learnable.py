@@ -10,13 +10,16 @@ from rich.console import Console
 
 import coterie
 from coterie.metrics.learnt import Learnt, Shown
-from coterie.page.catalogue import LANGUAGES, Words
-from coterie.page.learnable import in_words as on_the_page
-from coterie.report import advice, latex, tables
+from coterie.page.client import learnable_words as on_the_page
+from coterie.report import clients, latex, summary
+from coterie.report.frames import summary_frame
 from coterie.report.learnable import first_sentence, in_words
-from coterie.report.page import Section, parts
-from coterie.report.terminal import print_table
-from coterie.report.words import headline
+from coterie.report.outcome import headline
+from coterie.report.page import report_blocks
+from coterie.report.screen import print_table
+from coterie.show.html import blocks_to_html
+from coterie.show.parts import Runs as Section
+from coterie.show.words import LANGUAGES, Words
 
 
 def sites(signal, seed=0, rows=60, numbers=False):
@@ -36,7 +39,7 @@ def test_yes_where_there_is_a_clear_signal_and_no_where_targets_are_chance(numbe
     for signal in (3, 0):
         found = coterie.compare(model, sites(signal, numbers=numbers), ["local", "fedavg"], seeds=2, rounds=2)
         said[signal] = first_sentence(found.records)
-        page = coterie.report.page.parts([Section("", found.records)])[0]
+        page = blocks_to_html(report_blocks([Section("", found.records)])[0])
         assert page.index("Is there anything to learn here?") < page.index("Over 3 clients")
         assert found._repr_html_().index("Is there anything") < found._repr_html_().index("Over 3 clients")
     assert said[3].startswith("Is there anything to learn here? Yes: alone, ")
@@ -66,18 +69,18 @@ def test_no_gain_over_alone_that_is_below_nothing(make_known):
     assert "no gain, as always the same answer has 677" in said
     assert "smaller" not in said
     assert "clients gain" not in said
-    header, rows = tables.cells(made)
+    header, rows = summary.cells(made)
     column = [row[header.index("gain over local")] for row in rows]
     assert column == ["—", "—", "below nothing"]
-    assert all("nothing to gain" in line for line in advice.sentences(made))
+    assert all("nothing to gain" in line for line in clients.client_sentences(made))
     assert "below nothing" in latex.latex_table(made)
     screen = io.StringIO()
     print_table(made, Console(file=screen, width=120))
     assert "no better than always the same answer, so no gain" in " ".join(screen.getvalue().split())
-    assert "No: no model beats always saying each site's own mean (RMSE 677" in parts([Section("", made)])[
-        0
-    ].replace("&#x27;", "'")
-    frame = tables.summary_frame(made).set_index("method")
+    assert "No: no model beats always saying each site's own mean (RMSE 677" in str(
+        blocks_to_html(report_blocks([Section("", made)])[0])
+    ).replace("&#x27;", "'")
+    frame = summary_frame(made).set_index("method")
     assert frame.loc["fedavg", "over_nothing"] == pytest.approx(-18.0)
 
 

@@ -7,8 +7,8 @@ import types
 import pytest
 
 import coterie
-from coterie.report.notebook import bar_html, in_notebook, lines_html, runs_html
-from coterie.report.progress import counted
+from coterie.report.progress import bar_html, counted, in_notebook
+from coterie.report.screen import lines_html, runs_html
 
 
 @pytest.fixture

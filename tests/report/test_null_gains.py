@@ -16,8 +16,8 @@ import pytest
 import coterie
 from coterie.data.clients import Client
 from coterie.metrics.summary import interval
-from coterie.report import views
 from coterie.runs.record import Record
+from coterie.show import views
 
 SETS, SEEDS, SITES, ROWS, COLUMNS = 200, 5, 4, 60, 5
 Runs = dict[str, list[Record]]

@@ -11,23 +11,16 @@ import pytest
 import torch
 from rich.console import Console
 
+from coterie.features.calibration import shown as calibration
 from coterie.metrics.calibration import Calibration, Tally
-from coterie.page.catalogue import LANGUAGES, Words
-from coterie.report import (
-    Section,
-    calibration,
-    calibration_frame,
-    glossary,
-    print_table,
-    render_page,
-    summary_frame,
-    terminal,
-    views,
-    words,
-    write_csv,
-)
-from coterie.report.inks import inks
+from coterie.report.frames import calibration_frame, summary_frame, write_csv
+from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
+from coterie.report.screen import print_table
+from coterie.show import glossary, numbers, views
+from coterie.show.inks import inks
+from coterie.show.parts import Runs as Section
+from coterie.show.words import LANGUAGES, Words
 
 
 def tally(size: int, **held: tuple[list[float], list[float], list[float]]) -> Tally:
@@ -170,8 +163,8 @@ def test_terminal_has_them_as_far_as_there_is_room(sure, evenly):
 
 def test_loss_stays_where_a_run_has_no_nll(sure, make_known):
     old = make_known({"accuracy": [0.5, 0.6], "loss": [1.0, 1.0]}, "old")
-    assert views.shown([sure()]) == ["accuracy", "ece", "nll", "brier"]
-    assert views.shown([sure(), old]) == ["accuracy", "ece", "nll", "brier", "loss"]
+    assert views.metrics_to_show([sure()]) == ["accuracy", "ece", "nll", "brier"]
+    assert views.metrics_to_show([sure(), old]) == ["accuracy", "ece", "nll", "brier", "loss"]
     assert summary_frame([sure()]).iloc[0][["ece", "nll", "brier", "loss"]].tolist() == [0.2, 0.5, 0.4, 0.5]
 
 
@@ -212,9 +205,9 @@ def test_who_averages_predictions_has_a_table_of_its_own_on_the_terminal(sure):
 
 def test_the_range_of_the_brier_score_is_said_wherever_it_is_shown():
     """Some programs report one class alone, from 0 to 1; here it is the sum over classes."""
-    assert words.called("brier") == words.unit("brier") == "Brier score (0 to 2)"
-    assert "from 0 (best) to 2" in calibration.LEGEND
-    assert "from 0 (best) to 2" in terminal.TRUST
+    assert numbers.called("brier") == numbers.unit("brier") == "Brier score (0 to 2)"
+    assert "from 0 (best) to 2" in Words("en")("calibration.said")
+    assert "from 0 (best) to 2" in Words("en")("calibration.screen")
     (term,) = [t for t in glossary.TERMS if t.name == "Brier score"]
     assert "0 is best, 2 the worst" in str(term)
     assert "from 0 to 1" in str(term)

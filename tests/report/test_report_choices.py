@@ -8,8 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coterie.report.choices import alone, alone_in_short, alone_lines, sentences
-from coterie.report.ranking import draw_ranking, ranking_frame
+from coterie.features.ranking.shown import (
+    alone,
+    alone_in_short,
+    alone_lines,
+    draw_ranking,
+    ranking_frame,
+    sentences,
+)
 from coterie.runs.record import Record
 
 NAN = float("nan")

@@ -10,11 +10,14 @@ import pytest
 from rich.console import Console
 
 from coterie.core.method import UNTRAINED
-from coterie.report import costs, spent, views, words
-from coterie.report.inks import inks
-from coterie.report.page import Section, render_page
-from coterie.report.tables import summary_frame, write_csv
-from coterie.report.terminal import render_costs
+from coterie.features.budgets import shown as costs
+from coterie.features.budgets import tables
+from coterie.report.frames import summary_frame, write_csv
+from coterie.report.page import render_page
+from coterie.show import numbers, views
+from coterie.show.inks import inks
+from coterie.show.parts import Runs as Section
+from coterie.show.terminal import renderables
 
 ACCURACY = "accuracy"
 
@@ -51,18 +54,18 @@ def pair(priced):
 
 def test_totals_and_kwh_by_hand(pair):
     fedavg, pens = pair
-    assert spent.total(fedavg) == pytest.approx(
+    assert tables.total(fedavg) == pytest.approx(
         {"steps": 40, "bytes": 400, "seconds": 1.25, "kwh": 15 * 12 / 3.6e6}
     )
-    assert spent.total(pens)["bytes"] == 0
-    assert spent.counted(pair) == ["steps", "bytes", "seconds", "kwh"]
-    assert spent.smallest(pair, "steps") == 40
-    assert spent.smallest(pair, "bytes") == 400  # of those that spent any
+    assert tables.total(pens)["bytes"] == 0
+    assert tables.counted(pair) == ["steps", "bytes", "seconds", "kwh"]
+    assert tables.smallest(pair, "steps") == 40
+    assert tables.smallest(pair, "bytes") == 400  # of those that spent any
 
 
 def test_at_equal_cost_each_has_what_it_had_reached(pair):
     """Within 40 steps pens has had one round of 30, and fedavg four, of which the third was best."""
-    fedavg, pens = (spent.within([r], "steps", 40) for r in pair)
+    fedavg, pens = (tables.within([r], "steps", 40) for r in pair)
     assert (fedavg.last.mean, fedavg.best.mean) == pytest.approx((0.7, 0.9))
     assert (pens.last.mean, pens.best.mean) == pytest.approx((0.6, 0.6))
     header, rows = costs.equal_cells(pair, ["steps", "bytes"])
@@ -75,13 +78,13 @@ def test_at_equal_cost_each_has_what_it_had_reached(pair):
 
 def test_rounds_that_were_not_scored_are_passed_over(priced):
     record = priced("fedavg", [None, 0.4, None, 0.9], 10)
-    assert spent.within([record], "steps", 25).last.mean == pytest.approx(0.4)
-    assert math.isnan(spent.within([record], "steps", 5).last.mean)
+    assert tables.within([record], "steps", 25).last.mean == pytest.approx(0.4)
+    assert math.isnan(tables.within([record], "steps", 5).last.mean)
 
 
 def test_lower_is_better_for_an_error(make_known):
     record = make_known({"rmse": [4.0, 2.0]}, task="regression")  # from half of it, 1.5
-    assert spent.within([record], "bytes", 1e9).best.mean == pytest.approx(1.5)
+    assert tables.within([record], "bytes", 1e9).best.mean == pytest.approx(1.5)
 
 
 def test_curves_have_spent_in_the_place_of_rounds(pair):
@@ -104,7 +107,7 @@ def test_over_seeds_costs_are_means(priced):
     curve = costs.against(views.curve("fedavg", runs, "seeds", ACCURACY), runs, "steps")
     assert curve.rounds == [0, 15]
     assert curve.mean == pytest.approx([0.2, 0.6])
-    assert spent.mean_total(runs, "steps") == 15
+    assert tables.mean_total(runs, "steps") == 15
 
 
 def test_what_a_budget_ended_is_said(priced):
@@ -130,7 +133,7 @@ def test_what_a_budget_ended_is_said(priced):
     [(0.0000021, "2.1\u00a0mWh"), (0.5, "500\u00a0Wh"), (12.0, "12\u00a0kWh"), (1e-9, "0.001\u00a0mWh")],
 )
 def test_energy_is_said_in_a_unit_that_suits(kwh, said):
-    assert words.energy(kwh) == said
+    assert numbers.energy(kwh) == said
 
 
 def test_energy_has_a_range_unless_power_is_given(priced):
@@ -146,11 +149,11 @@ def test_page_terminal_and_csv_have_it(pair, tmp_path):
     page = render_page([Section("made", pair)])
     for text in ("Against cost", "At equal cost", "within 40 steps", "chosen on test rows and so flatters"):
         assert text in page
-    assert render_costs(pair) is None  # without a budget, the page has it
+    assert costs.on_screen(Section("", pair)) == []  # without a budget, the page has it
     for record in pair:
         record.config["budget"] = ["steps=40"]
     shown = io.StringIO()
-    Console(width=100, file=shown).print(render_costs(pair))
+    Console(width=100, file=shown).print(*renderables(costs.on_screen(Section("", pair)), 100))
     assert "70.0 ± — (best 90.0)" in shown.getvalue()
     pd = pytest.importorskip("pandas")
     write_csv(tmp_path, pair)
@@ -168,7 +171,7 @@ def test_runs_of_earlier_versions_have_what_they_counted(make_known):
     """No steps and no CPU seconds: bytes of models and seconds are there."""
     old = make_known({ACCURACY: [0.5, 0.5]})
     for line in old.metrics:
-        del line["spent"]
-    assert spent.counted([old]) == ["bytes", "seconds"]
+        line.pop("spent", None)
+    assert tables.counted([old]) == ["bytes", "seconds"]
     assert np.isnan(summary_frame([old])["steps"]).all()
     assert "Against cost" in render_page([Section("made", [old])])

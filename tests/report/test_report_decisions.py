@@ -9,10 +9,14 @@ import torch
 from rich.console import Console
 
 from coterie.core.groups import Groups
+from coterie.features.calibration import shown as charts
 from coterie.metrics.calibration import Calibration, Tally, calibration
-from coterie.report import Section, decisions, print_table, render_page, terminal, views
-from coterie.report import calibration as charts
+from coterie.report import screen
+from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
+from coterie.report.screen import print_table
+from coterie.show import views
+from coterie.show.parts import Runs as Section
 
 P = torch.tensor([0.9, 0.3, 0.1, 0.6, 0.2, 0.15, 0.1, 0.05, 0.05, 0.01], dtype=torch.float64)
 ILL = torch.tensor([1, 1, 1, 0, 0, 0, 0, 0, 0, 0])
@@ -54,15 +58,15 @@ def test_the_curve_by_hand(run):
     assert at[50] == pytest.approx((0.0, 20))
     assert 0 not in at
     assert 100 not in at
-    everybody = {round(x): y for x, y in chart.guides[decisions.ALL]}
+    everybody = {round(x): y for x, y in chart.guides["treat all"]}
     assert everybody[30] == pytest.approx(0)
     assert everybody[20] == pytest.approx(0.3 - 0.7 / 4)
-    assert [y for _, y in chart.guides[decisions.NONE]] == [0, 0]
+    assert [y for _, y in chart.guides["treat none"]] == [0, 0]
 
 
 def test_the_table_by_hand(run):
     whole = charts.pooled(charts.counted(views.groups([run()])))
-    header, rows = decisions.cells(whole)
+    header, rows = charts.decision_cells(whole)
     assert header == ["method", "from 5 % on", "from 10 % on", "from 20 % on", "from 30 % on", "from 50 % on"]
     assert [row[0] for row in rows] == ["fedavg", "treat all"]
     # 3/10 - 6/10 / 19; 3/10 - 4/10 / 9; 2/10 - 2/10 / 4; 2/10 - 1/10 · 3/7; 0
@@ -83,8 +87,8 @@ def test_page_and_figures_have_it_where_it_was_counted(run):
     earlier = run(found=lambda: Calibration(*counted()[:3]))  # a run of an earlier version
     assert "Net benefit of acting" not in render_page([Section("made", [earlier])])
     both = charts.pooled(charts.counted(views.groups([earlier, run("local")])))
-    assert decisions.counts_of(both["fedavg"].positive) is None
-    assert decisions.counts_of(both["local"].positive) is not None
+    assert charts.counts_of(both["fedavg"].positive) is None
+    assert charts.counts_of(both["local"].positive) is not None
 
 
 def test_the_class_that_figures_are_of_is_said(run):
@@ -112,13 +116,13 @@ def test_where_accuracy_sees_the_order_stays(run):
     assert "accuracy" in head
     assert "gain" in head
     assert "AUC" not in head
-    assert terminal.seeing_metrics(records) == ()
+    assert screen.seeing_metrics(records) == ()
 
 
 def test_one_rare_site_is_enough(run):
     record = run(clients=COMMON)
     record.about["clients"][1] |= RARE
-    assert terminal.seeing_metrics([record]) == ("auc", "nll")
+    assert screen.seeing_metrics([record]) == ("auc", "nll")
 
 
 def test_wide_terminals_have_all_three(run):

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
-from coterie.report import energy, views, words
-from coterie.report.page import Section, render_page
+from coterie.features.energy import shown as energy
+from coterie.report.page import render_page
+from coterie.show import numbers, views
+from coterie.show.parts import Runs as Section
 
 
 @pytest.fixture
@@ -29,7 +31,7 @@ def priced(make_known):
 def page(records):
     made = render_page([Section("made", records)])
     shown = made[made.index("<h3>Energy</h3>") : made.index("Factors and sources")]
-    return re.sub(r"<[^>]+>", "|", shown).replace(words.GAP, " ")
+    return re.sub(r"<[^>]+>", "|", shown).replace(numbers.GAP, " ")
 
 
 def test_the_page_has_cpu_time_and_bytes_and_then_ranges(priced):
@@ -97,7 +99,7 @@ def test_a_tracker_has_a_line(priced, told, said):
     record = priced()
     record.tracked = lambda: TOLD | told
     (line,) = energy.tracked(views.groups([record]))
-    assert said in line.replace(words.GAP, " ")
+    assert said in line.replace(numbers.GAP, " ")
     assert "<chip>" not in page([record])
     assert energy.tracked(views.groups([priced()])) == []
     (line,) = energy.tracked(views.groups([priced("local"), record]))
@@ -108,8 +110,8 @@ def test_groups_of_several_methods(priced):
     by_label = views.groups([priced(), priced("pens", cpu=900.0)])
     found = {label: energy.mean_of(runs, "") for label, runs in by_label.items()}
     assert [row[:2] for row in energy.measured(found)[1]] == [
-        ["fedavg", f"60.0{words.GAP}min"],
-        ["pens", f"30.0{words.GAP}min"],
+        ["fedavg", f"60.0{numbers.GAP}min"],
+        ["pens", f"30.0{numbers.GAP}min"],
     ]
 
 
@@ -117,4 +119,4 @@ def test_groups_of_several_methods(priced):
     ("co2", "said"), [(2e-7, "0.2 µg"), (0.012, "12 mg"), (3.0, "3 g"), (4200.0, "4.2 kg")]
 )
 def test_grams_in_a_unit_that_suits(co2, said):
-    assert words.grams(co2).replace(words.GAP, " ") == said
+    assert numbers.grams(co2).replace(numbers.GAP, " ") == said

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import coterie
-from coterie.report import Section, features, render_page, views
-from coterie.report.inks import inks
+from coterie.report import features
+from coterie.report.page import render_page
 from coterie.runs.folder import read_record
+from coterie.show import views
+from coterie.show.inks import inks
+from coterie.show.parts import Runs as Section
 
 W = torch.tensor([[1.0, 2.0], [4.0, -3.0]])
 B = torch.tensor([0.5, 1.5])

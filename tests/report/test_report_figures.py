@@ -6,9 +6,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from coterie.core.errors import BadInput, BadRun
-from coterie.report import write_figures
-from coterie.report.inks import ALONE, inks
-from coterie.report.paper_figures import draw
+from coterie.report.paper_figures import draw, write_figures
+from coterie.show.inks import ALONE, inks
 
 pytest.importorskip("matplotlib")
 

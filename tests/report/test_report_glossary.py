@@ -6,9 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
-from coterie.report import Section, render_page
-from coterie.report.glossary import TERMS, as_markdown, behind, linked, part
+from coterie.report.page import render_page
+from coterie.show.glossary import TERMS, as_markdown, behind, linked, terms_in
+from coterie.show.html import glossary_of
+from coterie.show.parts import Runs as Section
+from coterie.show.words import say, speaking
 
 DOCS = Path(__file__).parents[2] / "docs"
 ANY = [pytest.param(term, id=term.name) for term in TERMS]
@@ -52,7 +56,22 @@ def test_a_page_has_the_words_that_it_uses_and_no_others(make_known):
     assert "term-seed" in links
     assert "term-shapley-value" not in links
     assert len(targets) == len(set(targets))
-    assert part("<p>nothing</p>") == ""
+    assert glossary_of(Markup("<p>nothing</p>")) == ""
+
+
+@pytest.mark.parametrize("language", ["fr", "de"])
+def test_every_term_is_told_in_the_reader_s_language(language):
+    """Each in other words, under the same link; a page in that language links and explains by these."""
+    there = terms_in(language)
+    assert [term.anchor for term in there] == [term.anchor for term in TERMS]
+    for term, english in zip(there, TERMS, strict=True):
+        assert term.plain != english.plain
+        assert term.said != english.said
+        assert term.said.endswith(".")
+        with speaking(language):
+            assert f'href="#{term.anchor}"' in linked(f"{term.name}, %")
+            assert say.again(behind(english.name)) == f"{term.plain} ({term.name})"
+    assert terms_in("en") == TERMS
 
 
 def test_the_docs_have_the_same_words():

@@ -13,18 +13,14 @@ import pytest
 from rich.console import Console
 
 from coterie.core.method import CIRCLE
-from coterie.report import (
-    Section,
-    heatmaps,
-    plotly_data,
-    print_table,
-    render_page,
-    summary_frame,
-    traces,
-    views,
-)
-from coterie.report.inks import inks
+from coterie.report import curves, matrices, traces
+from coterie.report.frames import summary_frame
+from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
+from coterie.report.screen import print_table
+from coterie.show import views
+from coterie.show.inks import inks
+from coterie.show.parts import Runs as Section
 
 NAMES = ["a", "b", "c", "d"]
 # a and c are of one kind; after round 1, a chose c, b chose a, c chose both others and d nobody
@@ -64,29 +60,29 @@ def frames(plot, run: int = 0) -> np.ndarray:
 
 def test_who_collected_from_whom_is_counted_and_stands_by_group(choosy):
     run = choosy()
-    plot = heatmaps.collected_plot(views.groups([run]))
+    plot = matrices.collected_plot(views.groups([run]))
     assert plot["names"] == ["b", "d", "a", "c"]
     assert plot["edges"] == [1.5]
     none = math.nan
     counted = [[none, 1, 1, 0], [0, none, 0, 0], [0, 0, none, 2], [1, 0, 2, none]]
     np.testing.assert_allclose(frames(plot), [counted], atol=1e-4)
     assert plot["runs"][0]["of"] == 2
-    assert heatmaps.matrix_plot(views.groups([run]))["edges"] == [1.5]
+    assert matrices.matrix_plot(views.groups([run]))["edges"] == [1.5]
 
 
 def test_there_are_no_borders_without_groups(make_known):
     run = make_known({"accuracy": [0.5, 0.6]})
-    plot = heatmaps.collected_plot(views.groups([run]))
+    plot = matrices.collected_plot(views.groups([run]))
     assert plot["edges"] == []
     np.testing.assert_allclose(frames(plot), [[[math.nan, 2], [2, math.nan]]])
     run.weights = {}
-    assert heatmaps.collected_plot(views.groups([run])) is None
+    assert matrices.collected_plot(views.groups([run])) is None
 
 
 def test_many_clients_are_means_of_whom_they_could_collect_from(make_likely):
     run = make_likely("greedy", clients=6, rounds=2)
     run.weights = {1: np.ones((6, 6)), 2: np.eye(6)}
-    found = views.collected("greedy", [run], views.client_order(run), side=2)
+    found = matrices.collected("greedy", [run], views.client_order(run), side=2)
     # once from each of the others; oneself does not count
     assert found.values.tolist() == [[[1, 1], [1, 1]]]
     assert found.edges == [0.5]
@@ -94,7 +90,7 @@ def test_many_clients_are_means_of_whom_they_could_collect_from(make_likely):
 
 def test_curves_of_measures_have_no_band_for_one_seed(choosy):
     by_label = views.groups([choosy()])
-    choices = {c["name"]: c for c in plotly_data.measures_plot(by_label, inks(list(by_label)))["choices"]}
+    choices = {c["name"]: c for c in curves.measures_plot(by_label, inks(list(by_label)))["choices"]}
     assert list(choices) == [
         "precision",
         "recall",
@@ -107,7 +103,7 @@ def test_curves_of_measures_have_no_band_for_one_seed(choosy):
     (line,) = choices["distance to the mean model"]["data"]
     assert (line["x"], line["y"]) == ([0, 1], [0, 2.5])
     two = views.groups([choosy(), choosy(seed=1)])
-    assert len(plotly_data.measures_plot(two, inks(list(two)))["choices"][0]["data"]) == 3
+    assert len(curves.measures_plot(two, inks(list(two)))["choices"][0]["data"]) == 3
 
 
 def test_the_page_shows_them(choosy, make_known):

@@ -7,8 +7,10 @@ import html
 import numpy as np
 import pytest
 
-from coterie.report.nothing import most_frequent, worse_than_nothing
-from coterie.report.page import Section, parts
+from coterie.report.learnable import most_frequent, worse_than_nothing
+from coterie.report.page import report_blocks
+from coterie.show.html import blocks_to_html
+from coterie.show.parts import Runs as Section
 
 BOTH = np.array([True, True])
 
@@ -57,7 +59,7 @@ def test_what_is_worse_than_knowing_nothing_is_in_the_first_lines(make_known, ta
     said = worse_than_nothing([run], BOTH)
     assert worse in said
     assert bool(said) == bool(worse)
-    page, _ = parts([Section("", [run])])
+    page = blocks_to_html(report_blocks([Section("", [run])])[0])
     page = html.unescape(page)
     assert (f'<p class="warning">local: {said}.</p>' in page) == bool(worse)
     assert ("worse than" in page or "no better than" in page) == bool(worse)

@@ -10,7 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 from coterie.core.errors import BadInput, BadRun
-from coterie.report import Section, render_page, write_report
+from coterie.report.page import render_page, write_report
+from coterie.show.parts import Runs as Section
 
 PARTS = [
     "summary",

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from coterie.features.privacy import shown as privacy
 from coterie.nets.counting import nothing_passed
-from coterie.report import privacy, views
-from coterie.report.inks import inks
-from coterie.report.page import Section, render_page
-from coterie.report.terminal import render_privacy
+from coterie.report.page import render_page
 from coterie.runs.record import Record, line
+from coterie.show import views
+from coterie.show.parts import Runs as Section
+from coterie.show.terminal import renderables
 
 CLEAR, NOISE = "fedavg", "fedavg:kernel=dp(sgd)"
 
@@ -33,7 +34,7 @@ def record(label, kernel, accuracies, told=None, seed=0):
     clients = [{"name": name, "train": 50, "validation": 0, "test": 20} for name in ("<b>a</b>", "b")]
     about = {"clients": clients, "task": "classification", "notes": [], "belief_bytes": 8, "coterie": "0"}
     config = {"method": "fedavg", "rounds": 1, "seed": seed, "kernel": kernel, "fedavg": {"sample": 1.0}}
-    made = Record(label, config, about, privacy=lambda: told)
+    made = Record(label, config, about, more={"privacy": lambda: told})
     for r, values in enumerate(([0.5, 0.5], accuracies)):
         scores = {"own/test": {"accuracy": values, "loss": [1.0, 1.0]}}
         made.metrics.append(line(r, scores, [None, None], nothing_passed(2), nothing_passed(2), {}))
@@ -90,15 +91,15 @@ def test_what_noise_costs_beside_the_same_without():
 
 
 def test_what_is_outside_is_said():
-    lines = privacy.said({NOISE: statement(site("a", 1.0), method={"score": 3})})
+    lines = privacy.legend({NOISE: statement(site("a", 1.0), method={"score": 3})})
     assert any(f"do not bound what clients of {NOISE} told" in text and "(score)" in text for text in lines)
     assert any(
         "left without noise, outside of these figures" in text and "4 visits" in text for text in lines
     )
     noise = {"scores": "noisy", "noise": {"sigma": 20.0, "bound": 4.0}}
-    assert any("20 / n in an accuracy" in text for text in privacy.said({NOISE: statement(**noise)}))
+    assert any("20 / n in an accuracy" in text for text in privacy.legend({NOISE: statement(**noise)}))
     budget = {"budget": {"epsilon": 3.0, "per_requester": 1.0}}
-    assert f"Budget of {NOISE}: epsilon 3 a site, and 1 for one partner." in privacy.said(
+    assert f"Budget of {NOISE}: epsilon 3 a site, and 1 for one partner." in privacy.legend(
         {NOISE: statement(**budget)}
     )
 
@@ -111,11 +112,11 @@ def test_the_page_has_it_with_names_made_safe():
     assert "&lt;b&gt;a&lt;/b&gt;" in part
     assert "<b>a</b>" not in part
     assert 'id="s0-privacy"' not in render_page([Section("x", RUNS[:1])])
-    assert privacy.part(views.groups(RUNS[:1]), inks([CLEAR], None), "k") == ""
+    assert privacy.privacy_part(Section("", RUNS[:1])) == []
 
 
 def test_the_terminal_has_it_where_there_is_something():
-    assert render_privacy(RUNS[:1]) is None
-    table = render_privacy(RUNS, 100)
+    assert privacy.on_screen(Section("", RUNS[:1])) == []
+    (table,) = renderables(privacy.on_screen(Section("", RUNS)), 100)
     assert next(str(c.header).replace("\n", " ") for c in table.columns) == "site"
     assert table.row_count == 2

@@ -10,7 +10,12 @@ import pytest
 from rich.console import Console
 
 from coterie.metrics.bootstrap import Outcomes
-from coterie.report import advice, headline, print_table, summary_frame, views, words
+from coterie.report import clients, outcome
+from coterie.report.frames import summary_frame
+from coterie.report.outcome import headline
+from coterie.report.screen import print_table
+from coterie.show import numbers, views
+from coterie.show.words import Words
 
 # client a: of 8 rows local has 2 right and fedavg 6, none of them the same; of b's 4 rows both have all
 ALONE, TOGETHER = [1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
@@ -90,16 +95,16 @@ def test_a_gain_has_to_be_clear_over_rows_too(make_known):
     found = gain(records)
     assert math.isnan(found.half)  # two seeds that agree have no spread, which is no interval of width zero
     assert found.side == 0
-    said = headline(records).replace(words.GAP, " ")
-    around = words.beside(found, "accuracy")
+    said = headline(records).replace(numbers.GAP, " ")
+    around = outcome.bounds_of_gain(found, "accuracy")
     assert around.startswith(" [−15.")
     assert f"gains 25.0 points{around}, which these test rows cannot tell from none" in said
-    assert said.endswith(words.BRACKETS)
-    assert advice.sentences(records) == [
+    assert said.endswith(Words("en")("outcome.brackets"))
+    assert clients.client_sentences(records) == [
         "a: no clear gain: fedavg gains 50.0 points (the same in 2 seeds) [−14.3 to +100.0].",
         "b: no clear gain: fedavg makes no difference on these rows [−49.0 to +49.0].",
     ]
-    assert advice.legend(records).endswith(words.BRACKETS)
+    assert clients.client_legend(records).endswith(Words("en")("outcome.brackets"))
 
 
 def test_no_difference_on_these_rows_has_its_bounds(make_known):
@@ -109,10 +114,10 @@ def test_no_difference_on_these_rows_has_its_bounds(make_known):
         for label in ("local", "fedavg")
         for seed in range(2)
     ]
-    said = headline(records).replace(words.GAP, " ")
+    said = headline(records).replace(numbers.GAP, " ")
     # of 8 rows 1.96² / (8 + 1.96²) = 0.3244, of 4 rows 0.4899: √(0.3244² + 0.4899²) / 2 = 0.2938
     assert "training together makes no difference on these rows [−29.4 to +29.4]" in said
-    assert said.endswith(words.BRACKETS)
+    assert said.endswith(Words("en")("outcome.brackets"))
     assert "changes nothing" not in said
 
 
@@ -120,7 +125,7 @@ def test_bounds_are_in_tables_and_files(make_known):
     records = compared(make_known, 2)
     out = io.StringIO()
     print_table(records, Console(file=out, width=200))
-    assert f"+25.0 ± —{words.beside(gain(records), 'accuracy')}" in out.getvalue()
+    assert f"+25.0 ± —{outcome.bounds_of_gain(gain(records), 'accuracy')}" in out.getvalue()
     row = summary_frame(records).set_index("method").loc["fedavg"]
     assert (row["interval"], row["overlap"]) == ("training", 0)
     assert (row["gain_low"], row["gain_high"]) == MEAN
@@ -128,7 +133,7 @@ def test_bounds_are_in_tables_and_files(make_known):
 
 def test_one_seed_has_bounds_over_rows_and_no_verdict(make_known):
     records = compared(make_known)
-    said = headline(records).replace(words.GAP, " ")
-    around = words.beside(gain(records), "accuracy")
+    said = headline(records).replace(numbers.GAP, " ")
+    around = outcome.bounds_of_gain(gain(records), "accuracy")
     assert f"25.0 points more{around} in a single run, which only more seeds can tell" in said
     assert summary_frame(records)["interval"].tolist() == ["none", "none"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from coterie.report import sealed, views
-from coterie.report.terminal import render_sealed
+from coterie.features.sealed import shown as sealed
+from coterie.show import views
+from coterie.show.parts import Runs
 
 
 def told(make_known, *rounds):
@@ -18,14 +19,12 @@ def told(make_known, *rounds):
 def test_rounds_are_added_up_and_the_largest_leverage_is_told(make_known):
     first = {"replies": 3, "bytes": 1000, "leverage": 0.25, "shown": 1}
     record = told(make_known, first, {**first, "leverage": 0.5})
-    assert sealed.told(record) == {"replies": 6, "bytes": 2000, "leverage": 0.5, "shown": 2}
+    assert sealed.totals(record) == {"replies": 6, "bytes": 2000, "leverage": 0.5, "shown": 2}
     _, rows = sealed.cells(views.groups([record]))
     assert rows == [["a <b>", "6", "2.0\u00a0kB", "0.50", "2"]]
-    assert render_sealed([record], 100) is not None
+    assert sealed.sealed_part(Runs("", [record]))
 
 
 def test_nothing_is_said_of_a_run_in_the_clear(make_known):
     record = told(make_known)
-    assert sealed.few([record]) is None
-    assert render_sealed([record], 100) is None
-    assert sealed.part(views.groups([record]), {}) == ""
+    assert sealed.sealed_part(Runs("", [record])) == []

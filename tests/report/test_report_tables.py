@@ -13,17 +13,11 @@ from rich.measure import Measurement
 
 from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval
-from coterie.report import (
-    clients_frame,
-    headline,
-    print_table,
-    render_table,
-    summary_frame,
-    terminal,
-    words,
-    write_csv,
-)
-from coterie.report.tables import cells, summary_html
+from coterie.report.frames import clients_frame, summary_frame, write_csv
+from coterie.report.outcome import headline
+from coterie.report.screen import print_table, render_table
+from coterie.report.summary import cells, summary_html
+from coterie.show import numbers, terminal
 
 T = 12.7062047
 WIDER = math.sqrt(5 / 3)  # √(1/2 + 1/3) over √(1/2): two splits, one test row for three others
@@ -185,7 +179,7 @@ def test_a_place_that_cannot_be_written(two_seeds, tmp_path):
 
 
 def said_of(runs) -> str:
-    return headline(runs).replace(words.GAP, " ")
+    return headline(runs).replace(numbers.GAP, " ")
 
 
 DEALT = (
@@ -356,7 +350,7 @@ class TestOneRequester:
 
 
 def test_headline_of_a_single_run(make_known):
-    said = headline([make_known({"accuracy": [0.5, 0.7]})]).replace(words.GAP, " ")
+    said = headline([make_known({"accuracy": [0.5, 0.7]})]).replace(numbers.GAP, " ")
     assert said.startswith(
         "Over 2 clients, fedavg reaches an accuracy of 60.0 %; the worst-off client, a, has 50.0 %."
     )
@@ -383,20 +377,20 @@ def test_headline_without_a_common_seed(two_seeds):
     ],
 )
 def test_numbers(value, text):
-    assert words.number(value) == text
+    assert numbers.number(value) == text
 
 
 def test_units():
-    assert words.size(999) == "999\u00a0B"
-    assert words.size(2_600_000) == "2.6\u00a0MB"
-    assert words.duration(90) == "90.0\u00a0s"
-    assert words.duration(600) == "10.0\u00a0min"
-    assert words.spread(Interval(0.931, 0.004, 3), "accuracy") == "93.1 ± 0.4"
-    assert words.spread(Interval(0.931, 0.0004, 3), "accuracy") == "93.1 ± <0.1"
-    assert words.spread(Interval(2.05, 0.0001, 3), "rmse") == "2.050 ± <0.001"
-    assert words.spread(Interval(0.931, math.nan, 3), "accuracy") == "93.1 ± —"
-    assert words.spread(Interval(12.5, 0.25, 3), "rmse") == "12.50 ± 0.25"
-    assert words.several(1, "seed") == "1 seed"
+    assert numbers.size(999) == "999\u00a0B"
+    assert numbers.size(2_600_000) == "2.6\u00a0MB"
+    assert numbers.duration(90) == "90.0\u00a0s"
+    assert numbers.duration(600) == "10.0\u00a0min"
+    assert numbers.spread(Interval(0.931, 0.004, 3), "accuracy") == "93.1 ± 0.4"
+    assert numbers.spread(Interval(0.931, 0.0004, 3), "accuracy") == "93.1 ± <0.1"
+    assert numbers.spread(Interval(2.05, 0.0001, 3), "rmse") == "2.050 ± <0.001"
+    assert numbers.spread(Interval(0.931, math.nan, 3), "accuracy") == "93.1 ± —"
+    assert numbers.spread(Interval(12.5, 0.25, 3), "rmse") == "12.50 ± 0.25"
+    assert numbers.several(1, "seed") == "1 seed"
 
 
 LONG = "weight-erosion:p_d=0.1,sgd.lr=0.25"

@@ -7,8 +7,9 @@ import base64
 import numpy as np
 import pytest
 
-from coterie.report import traces, views
-from coterie.report.inks import ALONE, COLOURS, inks
+from coterie.report import traces
+from coterie.show import views
+from coterie.show.inks import ALONE, COLOURS, inks
 
 NAN = float("nan")
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from coterie.core.errors import BadInput
-from coterie.report import views
+from coterie.report import matrices
+from coterie.show import views
 
 T = 12.7062047
 WIDER = math.sqrt(5 / 3)  # √(1/2 + 1/3) over √(1/2): two splits, one test row for three others
@@ -133,7 +134,7 @@ def test_matrices_are_of_the_first_seed_and_in_order(make_known):
         client["cluster"] = cluster
     order = views.client_order(run)
     assert order == [1, 0, 2]
-    found = views.matrices("fedavg", [run], order, frames=2)
+    found = matrices.matrices("fedavg", [run], order, frames=2)
     assert (found.seed, found.rounds, found.of_rounds) == (4, [1, 5], 5)
     assert found.names == ["b", "a", "c"]
     np.testing.assert_array_equal(found.values[0], [[14, 13, 15], [11, 10, 12], [17, 16, 18]])
@@ -142,14 +143,14 @@ def test_matrices_are_of_the_first_seed_and_in_order(make_known):
 def test_more_clients_than_fit_are_drawn_as_means_of_neighbours(make_known):
     run = make_known({"accuracy": [0.5] * 3}, names=list("abc"), rounds=1)
     run.weights = {1: np.arange(9.0).reshape(3, 3)}
-    found = views.matrices("fedavg", [run], [0, 1, 2], side=2)
+    found = matrices.matrices("fedavg", [run], [0, 1, 2], side=2)
     assert found.names == ["a … b", "c"]
     np.testing.assert_allclose(found.values[0], [[2.0, 3.5], [6.5, 8.0]])
 
 
 def test_no_matrix_before_the_first_round(make_known):
     run = make_known({"accuracy": [0.5, 0.5]}, done=0)
-    assert views.matrices("fedavg", [run], [0, 1]) is None
+    assert matrices.matrices("fedavg", [run], [0, 1]) is None
 
 
 def test_labels_and_sizes(make_known):

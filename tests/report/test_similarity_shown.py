@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import coterie
-from coterie.report import maps
-from coterie.report import similarity_words as words
-from coterie.report.similarity_page import draw
+from coterie.features.similarity import shown as words
+from coterie.features.similarity.plots import scaled, symmetric, tree
+from coterie.features.similarity.report import draw
+from coterie.show.words import said as saying
 
 NAMES = ("north", "<b>west</b>", "south")
 MOVED = {"south": 1.5}
@@ -37,28 +38,28 @@ def found():
 def test_points_on_a_plane_keep_their_distances():
     """A triangle with sides 3, 4 and 5."""
     sides = np.array([[0, 3, 5], [3, 0, 4], [5, 4, 0]], dtype=float)
-    places, kept = maps.scaled(sides)
+    places, kept = scaled(sides)
     for i, j in itertools.combinations(range(3), 2):
         assert np.linalg.norm(places[i] - places[j]) == pytest.approx(sides[i, j])
     assert kept == pytest.approx(1)
-    assert maps.scaled(np.zeros((2, 2))).places.tolist() == [[0, 0], [0, 0]]
+    assert scaled(np.zeros((2, 2))).places.tolist() == [[0, 0], [0, 0]]
 
 
 def test_a_tree_joins_at_mean_distances():
     """1 and 2 join at 2; 0 joins them at (6 + 8) / 2."""
-    made = maps.tree(np.array([[0, 6, 8], [6, 0, 2], [8, 2, 0]], dtype=float))
+    made = tree(np.array([[0, 6, 8], [6, 0, 2], [8, 2, 0]], dtype=float))
     assert sorted(max(heights) for _, heights in made.lines) == [2, 7]
     assert sorted(made.order) == [0, 1, 2]
-    assert maps.tree(np.zeros((1, 1))) == ([], [0])
+    assert tree(np.zeros((1, 1))) == ([], [0])
 
 
 def test_of_two_directions_the_mean_and_who_is_away_is_left_out():
     nan = np.nan
-    both, here = maps.symmetric(np.array([[nan, 1, nan], [3, nan, nan], [nan, nan, nan]]))
+    both, here = symmetric(np.array([[nan, 1, nan], [3, nan, nan], [nan, nan, nan]]))
     assert (both.tolist(), here) == ([[0, 2], [2, 0]], [0, 1])
-    below, _ = maps.symmetric(np.array([[nan, -1.0, 2], [-1, nan, 0], [2, 0, nan]]))
+    below, _ = symmetric(np.array([[nan, -1.0, 2], [-1, nan, 0], [2, 0, nan]]))
     assert below.tolist() == [[0, 0, 3], [0, 0, 1], [3, 1, 0]]
-    one_asks, here = maps.symmetric(np.array([[nan, 1, 2], [nan] * 3, [nan] * 3]))
+    one_asks, here = symmetric(np.array([[nan, 1, 2], [nan] * 3, [nan] * 3]))
     assert len(here) == len(one_asks) == 2  # between the other two nothing is known
 
 
@@ -109,7 +110,9 @@ def test_the_page_has_all_of_it_and_no_tag_of_a_name(found, tmp_path):
         key: json.loads(data)
         for key, data in re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', text)
     }
-    kinds = {key.removeprefix("similarity-"): plot["choices"] for key, plot in plots.items()}
+    kinds = {
+        key.removeprefix("similarity-").removesuffix("-plot"): plot["choices"] for key, plot in plots.items()
+    }
     assert [c["name"] for c in kinds["heat"]][-1] == "size alone: rows of the other"
     for kind in ("heat", "map", "tree"):
         assert [c["name"] for c in kinds[kind]][:3] == [
@@ -119,7 +122,7 @@ def test_the_page_has_all_of_it_and_no_tag_of_a_name(found, tmp_path):
         ]
     assert kinds["map"][0]["data"][0]["text"][1] == "&lt;b&gt;west&lt;/b&gt;"
     assert kinds["columns"][0]["data"][0]["y"][0] == "chol"
-    assert words.CONTROL.split(".")[0] in text
+    assert saying("similar.control").split(".")[0] in text
 
 
 def test_figures_for_a_paper(found):

@@ -12,8 +12,8 @@ from coterie.core.seeds import Key
 from coterie.data.dataset import label_counts
 from coterie.data.partition import Interests
 from coterie.data.sources import SOURCES
-from coterie.papers import drawing
 from coterie.report.splits import draw, portions, shares, sizes
+from coterie.show import figures
 
 COUNTS = np.array([[3, 1], [0, 4], [0, 0]])
 
@@ -50,7 +50,7 @@ def test_of_many_clients_there_are_no_numbers(tmp_path):
     names, classes = [f"client-{i}" for i in range(60)], list("abcde")
     made = {"shares": shares(names, classes, counts), "sizes": sizes(names, counts)}
     assert [len(f.axes[0].texts) for f in made.values()] == [0, 0]
-    assert [p.name for p in drawing.write(tmp_path, lambda: made, "svg")] == ["shares.svg", "sizes.svg"]
+    assert [p.name for p in figures.write(tmp_path, lambda: made, "svg")] == ["shares.svg", "sizes.svg"]
 
 
 def test_of_a_record_the_training_rows_are_drawn(make_known):

@@ -10,10 +10,12 @@ import re
 import pytest
 
 from coterie.metrics.summary import Interval
-from coterie.report.inks import inks
+from coterie.report.curves import sweep_part, swept
+from coterie.report.frames import sweep_frame
 from coterie.report.latex import escaped, is_tie, latex_table
-from coterie.report.sweeps import part, sweep_frame, swept
-from coterie.report.views import baseline, groups
+from coterie.show.html import blocks_to_html
+from coterie.show.parts import Runs
+from coterie.show.views import baseline, groups
 
 
 def runs(make_known, by_label, metric="accuracy"):
@@ -128,14 +130,14 @@ def test_lines_against_each_number():
 
 
 def test_the_picture_of_a_sweep(make_known):
-    by_label = groups(runs(make_known, SWEEP))
-    html = part(by_label, inks(list(by_label)), "key")
-    drawn = json.loads(re.search(r'<script type="application/json" id="key">(.*?)</script>', html)[1])
+    html = blocks_to_html(sweep_part(Runs("", runs(make_known, SWEEP))))
+    found = re.search(r'<script type="application/json" id="s0-sweep-plot">(.*?)</script>', html)
+    drawn = json.loads(found[1])
     assert [c["name"] for c in drawn["choices"]] == ["sgd.lr", "mu"]
     (trace,) = drawn["choices"][1]["data"]
     assert (trace["x"], trace["y"]) == ([0.01, 0.1, 1], pytest.approx([60, 90, 70]))
     assert drawn["choices"][1]["layout"]["xaxis"]["type"] == "log"
-    assert part(groups(runs(make_known, STUDY)), inks(list(STUDY)), "key") == ""
+    assert sweep_part(Runs("", runs(make_known, STUDY))) == []
 
 
 def test_the_frame_of_a_sweep_has_options_as_columns(make_known):

@@ -24,8 +24,9 @@ from coterie.methods import METHODS
 from coterie.nets import NETS
 from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.folder import Folder
-from coterie.runs.runner import Outcome, run
-from coterie.sites.footing import Footing
+from coterie.runs.loop import Outcome, run
+from coterie.runs.settings import recorded
+from coterie.sites.setup import Setup
 from coterie.storage.tensors import read_tensors
 
 
@@ -50,17 +51,17 @@ def two_clients():
     return make
 
 
-def _footing_on(clients) -> Footing:
+def _setup_on(clients) -> Setup:
     """Sites with a linear model of one weight, 0 at first."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
     beliefs = tree.stack([tree.belief_of(model)])
-    return Footing(tuple(clients), roster_of(clients, digests=True), model, beliefs, ("a note",))
+    return Setup(tuple(clients), roster_of(clients, digests=True), model, beliefs, ("a note",))
 
 
 @pytest.fixture
-def footing_on():
-    return _footing_on
+def setup_on():
+    return _setup_on
 
 
 @pytest.fixture
@@ -72,12 +73,12 @@ def tiny(two_clients):
         way = METHODS.make(method, local=local, **(options or {}))
         config = {"method": method, "rounds": 2, "seed": 0, "wrap": [], "evaluate": 1, "checkpoint": 1}
         config |= {**settings, method: table_of(way), "sgd": table_of(local)}
-        footing, net, engine = (
-            _footing_on(clients or two_clients()),
+        setup, net, engine = (
+            _setup_on(clients or two_clients()),
             NETS.make("in-process"),
             ENGINES.make("loop"),
         )
-        return experiment_of(footing, config, way, connector=net, engine=engine, command=None)
+        return experiment_of(setup, recorded(config), way, connector=net, engine=engine, command=None)
 
     return make
 

@@ -4,8 +4,12 @@ give the same answers.
 
 from __future__ import annotations
 
+import functools
+import html
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,14 +20,18 @@ from coterie.cli.main import main
 from coterie.core.client import Samples
 from coterie.core.errors import Diverged
 from coterie.core.seeds import Key
-from coterie.report.answers import sentences
-from coterie.report.answers_page import render_advice
-from coterie.runs import trying
-from coterie.runs.advising import Question, advise, bench_of, read_question
-from coterie.runs.choosing import interval_of
-from coterie.runs.experiment import Builder
-from coterie.runs.runner import run
+from coterie.features.advice.answers import Gift
+from coterie.features.advice.question import Question, advise, bench_of, read_question
+from coterie.features.advice.report import render_advice
+from coterie.features.advice.sentences import cells, cost_of_asking, legend, sentences
+from coterie.features.trials import bench as trying
+from coterie.features.trials.gains import interval_over_folds
+from coterie.features.trials.measure import Outcome
+from coterie.metrics.summary import Interval
+from coterie.runs.builder import Builder
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
+from coterie.show.words import Words, say, speaking, texts
 from coterie.sites.folds import folds_of
 
 CANDIDATES = ("fedavg", "finetune:tune=1")
@@ -62,7 +70,7 @@ def test_test_rows_change_nothing():
 def test_inner_folds_lie_within_what_an_outer_one_leaves():
     bench, _ = bench_of(question(), Builder())
     key = Key(0)
-    for client, whole in enumerate(bench.footing.clients):
+    for client, whole in enumerate(bench.setup.clients):
         seen = torch.cat([fold.clients[client].test.x for fold in bench.outer])
         assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, whole.train.x.tolist()))
         for outer, fold in enumerate(bench.outer):
@@ -72,7 +80,7 @@ def test_inner_folds_lie_within_what_an_outer_one_leaves():
                 inside = inner.clients[client]
                 rows = torch.cat([inside.train.x, inside.test.x])
                 assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, left.train.x.tolist()))
-    again = folds_of(bench.footing, 3, key)
+    again = folds_of(bench.setup, 3, key)
     assert all(
         torch.equal(a.clients[0].test.x, b.clients[0].test.x) for a, b in zip(bench.outer, again, strict=True)
     )
@@ -213,7 +221,7 @@ def test_many_small_sites_that_are_alike_are_told_to_join():
 
 def test_an_interval_over_folds_by_hand():
     """Of 0.1, 0, 0.3: t with 2 degrees of freedom is 4.3027, the error sqrt(5/6 · 0.07/3)."""
-    found = interval_of(np.array([0.1, 0.0, np.nan, 0.3]))
+    found = interval_over_folds(np.array([0.1, 0.0, np.nan, 0.3]))
     assert found.mean == pytest.approx(0.4 / 3)
     assert found.half == pytest.approx(4.302653 * (5 / 6 * 0.07 / 3) ** 0.5, rel=1e-5)
 
@@ -241,6 +249,59 @@ def test_who_is_away_in_the_end_has_no_figure_and_not_that_of_an_untrained_model
         assert np.isnan(answer.level["local"])
         assert found.words(answer.client)[0].startswith("Is there anything to learn here? Not known")
         assert "could be measured" in found.words(answer.client)[1]
+
+
+@functools.cache
+def answers_of_all_kinds():
+    """Advice in which others are better, worse, better by chance, or cannot be measured at all."""
+    asked = {"candidates": ("fedavg", "ndoye"), "folds": 2, "inner": 2, "rounds": 2}
+    advice = coterie.advise("logistic", rare(), **asked).advice
+    first, sure = advice.answers[0], Interval(0.1, 0.05, 2, 0.05, 0.15)
+    gains, worse, none = (
+        dict.fromkeys(first.gains, g)
+        for g in (sure, sure._replace(mean=-0.1, low=-0.15, high=-0.05), Interval(np.nan, np.nan, 0))
+    )
+    gifts = (*(Gift("a", to, 2, 1000, 3) for to in ("coordinator", "b")), Gift("b", "a", 2, 1000, 0))
+    more = {"learnt": first.learnt._replace(verdict="yes"), "trees": sure._replace(mean=0.5), "epsilon": 2.0}
+    base = replace(first, **more, without=1, gifts=gifts, client="a", choice="local", best="local")
+    held = replace(base, best="fedavg", gains=gains, no_model=0.5)
+    joined = replace(held, choice="fedavg", partners=dict.fromkeys("bcdefghi", 0.1))
+    trust = {"ece": (0.1, 0.2), "auc": (0.5, 0.6)}
+    kinds = [
+        replace(first, client="a"),
+        replace(base, gains=worse),
+        replace(held, expected=None, level={"local": 0.3, "fedavg": 0.1, "ndoye": 0.9}),
+        replace(held, level={"local": 0.3, "fedavg": 0.9, "ndoye": 0.9}),
+        replace(base, gains=none),
+        replace(base, repeats={}, outcome=Outcome("well", "other than well", 2, 60)),
+        replace(joined, expected=sure, repeats={"fedavg": 2}, trust=trust),
+        replace(joined, expected=None, partners={}, repeats={"local": 2, "fedavg": 1}),
+        replace(joined, expected=sure._replace(mean=0.0), repeats={"fedavg": 1, "ndoye": 1}),
+    ]
+    return [replace(advice, answers=(answer,)) for answer in kinds]
+
+
+@pytest.mark.parametrize("language", ["fr", "de"])
+def test_advice_is_told_in_the_language_asked_for(language):
+    """No piece of an English text, of three words or more, is left on the screen or in the report."""
+    own = [words["en"] for key, words in texts().items() if key.startswith(("advise.", "trials.", "learn"))]
+    pieces = {piece.strip(" .,:;()") for text in own for piece in re.split(r"\{\w+\}", text)}
+    pieces = {piece for piece in pieces if len(piece.split()) > 2}
+    met = set()
+    for advice in answers_of_all_kinds():
+        (lines,) = sentences(advice).values()
+        met |= {piece for piece in pieces if piece in "\n".join(lines)}
+        with speaking(language):
+            header, rows = cells(advice)
+            told = [*lines, *header, *rows[0], legend(advice), cost_of_asking(advice)]
+            shown, page = "\n".join(map(say.again, told)), render_advice(advice, Path("folder"))
+        assert f'<html lang="{language}">' in page
+        assert f"<title>{Words(language)('advise.title')}</title>" in page
+        page = re.sub(r"<[^>]*>", "", re.sub(r"(?s)<(script|style|dl).*?</\1>", "", page))
+        assert not {piece for piece in pieces if piece in shown or piece in html.unescape(page)}
+        for word in ("training rows", "numbers (", "alone", "advised", "coordinator "):
+            assert word not in shown
+    assert len(met) > 40
 
 
 def test_what_the_trials_moved_is_that_of_all_of_them():

@@ -12,10 +12,11 @@ import coterie
 from coterie.core.errors import BadRun
 from coterie.core.groups import Groups
 from coterie.data.clients import Client
+from coterie.features.calibration.record import FILE as CALIBRATION
 from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
 from coterie.kernels.score import Score
 from coterie.metrics.calibration import calibration, ece, probabilities
-from coterie.runs.folder import CALIBRATION, read_record
+from coterie.runs.folder import read_record
 
 # class 0 is sure by 0.8, 0.8 and 0.6; the second is wrong
 OUTPUTS = torch.tensor([[math.log(4), 0.0], [math.log(4), 0.0], [math.log(1.5), 0.0]])

@@ -21,7 +21,7 @@ from torch import nn
 
 from coterie.core.errors import BadRun
 from coterie.core.held import at_coordinator, fresh_ids, hold, side_by_side
-from coterie.runs.checkpoint import SCHEMA, Stamp, Unsavable, load, save
+from coterie.storage.checkpoint import SCHEMA, Stamp, Unsavable, load, save
 from coterie.storage.tensors import read_tensors, write_tensors
 
 

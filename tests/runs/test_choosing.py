@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 
 from coterie.core.roster import Member, Roster
+from coterie.features.advice.answers import advice_in, advice_of
+from coterie.features.advice.judge import Judge
+from coterie.features.advice.report import render_advice
+from coterie.features.advice.sentences import cells, legend, sentences
+from coterie.features.trials.bench import OUTER, Bench, Place, Trial, without_one_class
+from coterie.features.trials.gains import interval_of_shares, interval_over_folds
+from coterie.features.trials.measure import balanced_always_the_same, measure_of
 from coterie.methods.advised import ALONE, Advised
 from coterie.metrics.own import NOTHING
-from coterie.report.answers import cells, legend, sentences
-from coterie.report.answers_page import render_advice
-from coterie.runs.answers import advice_in, advice_of
-from coterie.runs.choosing import choice_of, interval_of, interval_of_shares
-from coterie.runs.trying import OUTER, Bench, Place, Trial, without_one_class
-from coterie.runs.yardstick import balanced_always_the_same, measure_of
-from coterie.sites.footing import Footing
+from coterie.runs.settings import Settings
+from coterie.sites.setup import Setup
 
 WAYS = ("fedavg", "finetune", "pens")
 FOLDS, INNER = 5, 3
@@ -32,13 +34,13 @@ def roster(counts=(50, 50), task="classification", classes=("well", "ill"), labe
 
 def bench_of(where: Roster, measure="accuracy", inner=INNER, sure=1.0) -> Bench:
     method = Advised(candidates=WAYS, measure=measure, folds=FOLDS, sure=sure)
-    footing = Footing((), where, None, {}, ())
-    found = Bench(method, footing, {"seed": 0, "rounds": 3, "data": "x"}, None, None, NOTHING, inner)
+    setup = Setup((), where, None, {}, ())
+    found = Bench(method, setup, Settings(seed=0, rounds=3, data="x"), None, None, NOTHING, inner)
     member = where.members[0]
     parts = [np.array(member.labels[0]) // FOLDS] * FOLDS if member.labels else []
     found.__dict__["able"] = (method.ways, [])
     found.__dict__["outer"] = [
-        Footing((), roster_of_fold(where, part), None, {}, ()) for part in parts or [None] * FOLDS
+        Setup((), roster_of_fold(where, part), None, {}, ()) for part in parts or [None] * FOLDS
     ]
     return found
 
@@ -150,7 +152,7 @@ def test_nobody_is_sent_to_others_on_a_promise_that_holds_zero():
     outer = {ALONE: [0.5] * FOLDS, "fedavg": [0.6, 0.62, 0.61, 0.62, 0.6], "pens": [0.4, 0.4, 0.5, 0.6, 0.5]}
     inner = {ALONE: [0.5] * FOLDS, "fedavg": [0.5] * FOLDS, "pens": [0.8] * FOLDS}
     trials = trials_of(bench, outer, inner)
-    choice = choice_of(trials, bench, 0)
+    choice = Judge(bench, trials, 0).choice()
     assert (choice.way, choice.best, choice.inside) == (ALONE, "fedavg", ("pens",) * FOLDS)
     assert choice.promise.mean == pytest.approx(-0.02)
     answer, said, _ = told(bench, trials)
@@ -221,7 +223,7 @@ def test_without_inner_folds_a_gain_must_be_clear_as_the_best_of_all_ways(fedavg
     bench = bench_of(roster((50, 50)), inner=0)
     outer = {ALONE: [0.55, 0.6, 0.55, 0.6, 0.6], "fedavg": fedavg}
     trials = trials_of(bench, outer)
-    choice = choice_of(trials, bench, 0)
+    choice = Judge(bench, trials, 0).choice()
     assert (choice.way, choice.best, choice.promise) == (way, "fedavg", None)
     single = interval_of_shares(np.array(fedavg), np.array(outer[ALONE]), FOLDS, 100)
     assert choice.gains["fedavg"].bounds[0] < single.bounds[0] > 0
@@ -253,7 +255,7 @@ def test_intervals_of_shares_by_hand():
 
 
 def test_an_interval_over_equal_folds_is_none():
-    assert math.isnan(interval_of(np.array([0.1, 0.1, 0.1])).half)
+    assert math.isnan(interval_over_folds(np.array([0.1, 0.1, 0.1])).half)
 
 
 def test_a_sensitivity_stands_beside_that_of_calling_ill_by_chance():

@@ -13,7 +13,8 @@ from coterie.core.errors import BadInput, BadRun, UnknownName
 from coterie.data.sources.titanic import Titanic
 from coterie.methods import METHODS
 from coterie.methods.server.fedavg import FedAvg
-from coterie.runs import experiment
+from coterie.runs import builder as building
+from coterie.runs.builder import Builder
 from coterie.runs.compare import (
     Comparison,
     create,
@@ -25,7 +26,6 @@ from coterie.runs.compare import (
     run_cell,
     slug,
 )
-from coterie.runs.experiment import Builder
 from coterie.runs.settings import Settings
 
 QUICK = Settings(data="titanic", rounds=2, seed=5, options={"sgd": {"lr": 0.5}})
@@ -288,10 +288,10 @@ def test_a_method_is_checked_with_the_local_work_that_it_will_have(tmp_path):
 
 @pytest.mark.parametrize(("deal", "seeds"), [(None, [5, 6]), (9, [9])])
 def test_data_are_loaded_once_and_dealt_once_for_each_seed(tmp_path, monkeypatch, deal, seeds):
-    loaded, dealt, load, real = [], [], Titanic.load, experiment.deal_clients
+    loaded, dealt, load, real = [], [], Titanic.load, building.deal_clients
     monkeypatch.setattr(Titanic, "load", lambda self: loaded.append(self) or load(self))
     monkeypatch.setattr(
-        experiment, "deal_clients", lambda *told, **more: dealt.append(told[3].seed) or real(*told, **more)
+        building, "deal_clients", lambda *told, **more: dealt.append(told[3].seed) or real(*told, **more)
     )
     comparison = Comparison(replace(QUICK, rounds=1, deal=deal), ("local", "fedavg", "central"), 2)
     builder = Builder()

@@ -16,13 +16,12 @@ from coterie.core.client import Client, Samples, digest_of
 from coterie.core.seeds import Key
 from coterie.data.dataset import Dataset
 from coterie.data.sources.titanic import Titanic
-from coterie.runs import tune as tuner
+from coterie.features.tuning import tuning as tuner
+from coterie.features.tuning.tuning import Tuning, read_tuning, tune
+from coterie.runs.builder import Builder, prepare
 from coterie.runs.compare import comparison_from
-from coterie.runs.experiment import Builder, prepare
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings, from_table, read_toml
-from coterie.runs.trials import Tuning, read_tuning
-from coterie.runs.tune import tune
 from coterie.sites.features import Features, Staged, stage
 from coterie.sites.folds import deal_folds, first_rows, held_out
 
@@ -60,7 +59,7 @@ def rows_of(total: int, *parts: Samples) -> set[int]:
 
 
 def sites(settings: Settings) -> tuple[Client, ...]:
-    return Builder().footing(settings.resolved(), lambda roster, start: ()).clients
+    return Builder().setup(settings.resolved(), lambda roster, start: ()).clients
 
 
 def same_rows(one: Settings, two: Settings) -> bool:

@@ -7,14 +7,13 @@ import json
 import pytest
 
 from coterie.core.errors import BadInput, BadRun, lines_of
-from coterie.runs.deciding import decide, place_of
-from coterie.runs.decisions import Decisions, folded
-from coterie.runs.experiment import prepare
+from coterie.features.judgement.decisions import Decisions, decide, folded, place_of
+from coterie.features.judgement.next_run import Around, settings_as_decided
+from coterie.runs.builder import prepare
 from coterie.runs.folder import Folder
-from coterie.runs.judged import Around, judged
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
-from coterie.storage import decided
+from coterie.storage import decisions
 
 NAMES = [f"client-{i}" for i in range(4)]
 SETTINGS = Settings(data="breast-cancer", clients=4, method="weight-erosion", rounds=1)
@@ -36,7 +35,7 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def folder(finished):
     """The run, of which nothing has been decided."""
-    (finished / "weight-erosion" / decided.FILE).unlink(missing_ok=True)
+    (finished / "weight-erosion" / decisions.FILE).unlink(missing_ok=True)
     return finished / "weight-erosion"
 
 
@@ -253,7 +252,7 @@ def veto(owner, requester, allow=False):
 )
 def test_wrappers_of_the_next_run(before, lines, after):
     settings = Settings(**{**vars(SETTINGS), "wrap": before})
-    made, words = judged(settings, NAMES, lines, "client-0")
+    made, words = settings_as_decided(settings, NAMES, lines, "client-0")
     assert made.wrap == after
     assert made == Settings(**{**vars(settings), "wrap": after})
     assert len(words) == len([one for one in lines if one["client"] == "client-0" or one["kind"] == "veto"])
@@ -263,7 +262,7 @@ def test_columns_of_the_next_run():
     before = Settings(**{**vars(SETTINGS), "forbid": ("Age", "sex"), "require": ("chol",)})
     rules = {"age": "free", "chol": "forbid", "pulse": "require", "weight": "forbid"}
     lines = [line("client-0", "column", name=name, rule=rule) for name, rule in rules.items()]
-    made, _ = judged(before, NAMES, lines, "client-0")
+    made, _ = settings_as_decided(before, NAMES, lines, "client-0")
     assert (made.forbid, made.require) == (("sex", "chol", "weight"), ("pulse",))
 
 
@@ -271,7 +270,7 @@ def test_odd_names_are_written_so_that_they_are_read_again():
     names = ["a+b", "c, d", "7", "é"]
     around = Around(out=("a+b",), among={"7": ("c, d", "é")}, apart={"é": ("7",)})
     assert Around.of(around.written()) == Around(("a+b",), {"7": ("c, d", "é")}, {"7": (), "é": ("7",)})
-    made, _ = judged(
+    made, _ = settings_as_decided(
         Settings(**{**vars(SETTINGS), "wrap": around.written()}), names, [veto("c, d", "7")], "é"
     )
     assert Around.of(made.wrap).apart["7"] == ("c, d",)
@@ -281,20 +280,20 @@ def test_sites_of_a_federation_are_left_out_by_name():
     options = {"federation": {"sites": tuple(NAMES), "kit": "kit"}}
     wrap = ("circle:of=client-3,among=client-0", "circle:of=client-1,without=client-3+client-2")
     settings = Settings(net="federation", wrap=wrap, options=options)
-    made, _ = judged(settings, NAMES, [out("client-3")], "client-0")
+    made, _ = settings_as_decided(settings, NAMES, [out("client-3")], "client-0")
     assert made.options["federation"] == {"sites": tuple(NAMES[:3]), "kit": "kit"}
     assert made.wrap == ("circle:of=client-1,without=client-2",)
     with pytest.raises(BadInput, match="only client-0 would be left, of at least 2"):
-        judged(settings, NAMES, [out(name) for name in NAMES[1:]], "client-0")
+        settings_as_decided(settings, NAMES, [out(name) for name in NAMES[1:]], "client-0")
 
 
 def test_a_ranking_becomes_a_run_that_trains():
     ranking = Settings(method="ndoye", rounds=1)
-    assert judged(ranking, NAMES, [circle("client-1")], "client-0")[0].rounds == 30
-    assert judged(ranking, NAMES, [circle("client-1")], "client-0", 5)[0].rounds == 5
-    assert judged(ranking, NAMES, [circle(*NAMES[1:])], "client-0")[0].wrap == ()
+    assert settings_as_decided(ranking, NAMES, [circle("client-1")], "client-0")[0].rounds == 30
+    assert settings_as_decided(ranking, NAMES, [circle("client-1")], "client-0", 5)[0].rounds == 5
+    assert settings_as_decided(ranking, NAMES, [circle(*NAMES[1:])], "client-0")[0].wrap == ()
     look = Settings(method="similar", rounds=1, options={"similar": {"train": False, "best": 1}})
-    assert judged(look, NAMES, [circle("client-1")], "client-0")[0].options["similar"] == {
+    assert settings_as_decided(look, NAMES, [circle("client-1")], "client-0")[0].options["similar"] == {
         "train": True,
         "best": 1,
     }
@@ -314,4 +313,4 @@ def test_a_ranking_becomes_a_run_that_trains():
 )
 def test_nothing_to_do_again(lines, said):
     with pytest.raises(BadInput, match=said):
-        judged(SETTINGS, NAMES, lines, "client-0")
+        settings_as_decided(SETTINGS, NAMES, lines, "client-0")

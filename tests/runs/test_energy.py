@@ -11,9 +11,8 @@ import pytest
 
 import coterie
 from coterie.core.errors import UnknownName
+from coterie.features.energy.energy import Energy, asked_country, countries, cpu_seconds, factor, grid
 from coterie.runs import budget
-from coterie.runs.energy import Energy, cpu_seconds
-from coterie.runs.factors import asked_country, countries, factor, grid
 from coterie.runs.record import Record
 
 
@@ -77,7 +76,9 @@ def test_ranges_are_in_order_and_have_sources():
 
 
 def test_watts_are_those_of_budgets():
-    assert (budget.WATTS, budget.LEAST, budget.MOST) == (12.0, 3.8, 23.8)
+    watts = factor("watts")
+    assert (watts.usual, watts.low, watts.high) == (12.0, 3.8, 23.8)
+    assert watts.usual == budget.WATTS
     assert ran().energy().compute.kwh.usual == pytest.approx(1.56 * budget.kwh(3600))
 
 
@@ -136,4 +137,4 @@ def test_the_country_of_the_environment(monkeypatch):
 def test_factors_are_part_of_the_package():
     home = Path(coterie.__file__).parents[2]
     listed = tomllib.loads((home / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    assert any(fnmatch("runs/energy.toml", glob) for glob in listed["coterie"])
+    assert any(fnmatch("features/energy/energy.toml", glob) for glob in listed["coterie"])

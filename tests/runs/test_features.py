@@ -20,14 +20,13 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadData, BadInput, BadRun, Diverged, UnknownName
 from coterie.core.seeds import Key
 from coterie.models import MODELS
-from coterie.runs.body import body_of, network_of, save_body
-from coterie.runs.experiment import prepare
+from coterie.runs.artifacts import body_of, network_of, save_body
+from coterie.runs.builder import prepare
 from coterie.runs.folder import read_models
 from coterie.runs.settings import Settings, from_table, read_toml
-from coterie.sites import feature_store, features
-from coterie.sites.features import Features, stage
+from coterie.sites import features
+from coterie.sites.features import Features, divided, stage
 from coterie.sites.last_layer import cut, last_linear
-from coterie.sites.pretraining import divided
 
 CPU = torch.device("cpu")
 QUICK = Settings(
@@ -221,7 +220,7 @@ def test_without_freezing_clients_start_from_the_server_but_for_one_bias(store, 
     settings = replace(QUICK, init=init, features=Features(epochs=2, freeze=False))
     experiment, raw = prepare(settings, None), prepare(replace(settings, features=None), None)
     (file,) = store.iterdir()
-    server = feature_store.read(file).server
+    server = features._read_entry(file).server
     assert tree.count(experiment.beliefs) == models
     for name, tensor in experiment.beliefs.items():
         expected = raw.beliefs[name] if name == "head.bias" else torch.stack([server[name]] * models)
@@ -505,7 +504,7 @@ def test_resuming_from_python_finds_the_same_features_again(tmp_path, store, mon
         train(tmp_path / "cut", watch=stop)
     shutil.rmtree(store)
     with monkeypatch.context() as changed:
-        changed.setattr(feature_store, "VERSION", feature_store.VERSION + 1)
+        changed.setattr(features, "VERSION", features.VERSION + 1)
         changed.setattr(Features, "work", lambda self: features.SGD(lr=0.02))
         with pytest.raises(BadRun, match="belongs to another config, model or data"):
             train(tmp_path / "cut", resume=True)

@@ -19,11 +19,11 @@ import torch
 from coterie.core import belief as tree
 from coterie.core.errors import BadRun
 from coterie.core.held import at_coordinator, hold
-from coterie.core.method import Info
+from coterie.core.method import Info, state_type
 from coterie.methods.server.finetune import FineTune
 from coterie.runs import folder as folder_module
 from coterie.runs.folder import Folder, is_run, read_models, read_record
-from coterie.runs.runner import Outcome, run, state_type
+from coterie.runs.loop import Outcome, run
 from coterie.storage import atomic, locks
 from coterie.storage.rounds import matrix_of, matrix_told
 
@@ -230,7 +230,7 @@ def test_what_lies_beyond_the_checkpoint_is_dropped(restless, run_in, tmp_path):
     run_in(path, experiment, cut=5)
     assert rounds_in(path / "metrics.jsonl")[-1] == 5
     folder = Folder(path)
-    saved = folder.restore(state_type(experiment), experiment.config)
+    saved = folder.restore(state_type(experiment.method), experiment.config)
     folder.close()
     assert saved.stamp.round == 3
     assert saved.state.own is None

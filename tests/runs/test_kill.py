@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from coterie.cli import resume, run, watch  # noqa: F401
+from coterie.cli import resume, run  # noqa: F401
 from coterie.cli.main import main
+from coterie.features.live import command  # noqa: F401
+from coterie.features.live.live import KILLED, read_live
 from coterie.runs.folder import read_record
-from coterie.runs.live import KILLED, read_live
 from coterie.storage.atomic import read_lines
 from coterie.storage.events import read_events
 

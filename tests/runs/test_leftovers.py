@@ -7,10 +7,10 @@ import torch
 
 import coterie
 from coterie.core.errors import BadInput
+from coterie.core.method import state_type
 from coterie.data.clients import Client
 from coterie.methods import Local
 from coterie.runs.folder import Folder
-from coterie.runs.runner import state_type
 
 
 def test_a_resume_clears_whatever_was_half_written(tmp_path):
@@ -57,7 +57,7 @@ def test_a_checkpoint_that_a_kill_left_aside_comes_back(tmp_path, restless, run_
     run_in(path, restless(), cut=3)
     (path / "checkpoint.safetensors").rename(path / ".checkpoint.safetensors.aside")
     folder = Folder(path)
-    saved = folder.restore(state_type(restless()), restless().config)
+    saved = folder.restore(state_type(restless().method), restless().config)
     folder.close()
     assert saved.stamp.round == 3
     assert not list(path.glob(".checkpoint*"))

@@ -12,13 +12,12 @@ import pytest
 from rich.console import Console
 
 from coterie.core.errors import BadRun, Diverged, Refused
-from coterie.report.live import missing, of_run, progress
+from coterie.features.live.hook import Now, observing, read_now
+from coterie.features.live.live import ALONE, GONE, KILLED, NO_LINE, heard, late_after, read_live, read_study
+from coterie.features.live.screen import missing, of_run, progress
 from coterie.report.progress import bar_of
 from coterie.runs.folder import Folder
-from coterie.runs.live import ALONE, GONE, KILLED, NO_LINE, heard, late_after, read_live, read_study
-from coterie.runs.now import Now, read_now
-from coterie.runs.observing import observing
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.storage import locks
 from coterie.storage.atomic import append_line
 from coterie.storage.events import Events, event_of, read_events
@@ -225,7 +224,7 @@ def test_what_ends_a_run_is_its_last_event(tmp_path, error, what, why):
 
 
 def test_now_is_replaced_when_something_has_changed(tmp_path, monkeypatch):
-    monkeypatch.setattr("coterie.runs.now.EVERY", 0.01)
+    monkeypatch.setattr("coterie.features.live.hook.EVERY", 0.01)
     now = Now(tmp_path, 0, 5)
 
     def until(**told):
@@ -309,7 +308,8 @@ def test_a_site_that_waits_says_who_is_not_connected(made, tmp_path, connected, 
     about = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps({**about, "lead": "anna", "site": SITES[1]}))
     told = {"time": "", "connected": connected, "here": here}
-    (tmp_path / "state" / "here.json").write_text(json.dumps(told))
+    name = "presence.json" if connected else "here.json"  # as earlier versions call it
+    (tmp_path / "state" / name).write_text(json.dumps(told))
     with contextlib.closing(locks.locked(tmp_path / "state")):
         assert read_live(path).away == {}  # while rounds come, who leads knows better
         live = read_live(path, clock=heard(path) + 13)

@@ -12,13 +12,15 @@ import torch
 
 from coterie.core.errors import BadRun
 from coterie.core.method import CIRCLE, Info
-from coterie.report import render_page, summary_frame
-from coterie.report.page import Section
-from coterie.runs.experiment import prepare
+from coterie.metrics.table import COLLABORATION
+from coterie.report.frames import summary_frame
+from coterie.report.page import render_page
+from coterie.runs.builder import prepare
 from coterie.runs.folder import read_record
-from coterie.runs.measures import MEASURES, measure
-from coterie.runs.runner import run
+from coterie.runs.loop import run
+from coterie.runs.scoring import measure
 from coterie.runs.settings import Settings
+from coterie.show.parts import Runs as Section
 
 KINDS = [0, 0, 1, 1]
 
@@ -114,7 +116,7 @@ def test_old_runs_are_read_and_reported(tiny, run_in, tmp_path, two_clients):
     run_in(tmp_path / "run", tiny(clients=clients, rounds=3))
     as_before(tmp_path / "run")
     old = read_record(tmp_path / "run")
-    assert not {*MEASURES} & {*summary_frame([old])}
+    assert not {*COLLABORATION} & {*summary_frame([old])}
     page = render_page([Section("old", [old])])
     assert "Neighbours, and distance to the average model" not in page
     assert "Who collected from whom" in page

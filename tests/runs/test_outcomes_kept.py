@@ -11,13 +11,14 @@ import torch
 import coterie
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.groups import Groups
-from coterie.core.kernel import told
+from coterie.core.kernel import kernel_to_dict
 from coterie.core.roster import roster_of
 from coterie.data.clients import Client
+from coterie.features.outcomes import hook
+from coterie.features.outcomes.record import FILE as OUTCOMES
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.table import BY_ROW
-from coterie.runs import outcomes
-from coterie.runs.folder import OUTCOMES, read_record
+from coterie.runs.folder import read_record
 
 QUICK = {"rounds": 2, "seed": 0, "progress": False}
 
@@ -60,7 +61,7 @@ def test_who_did_not_ask_has_no_rows():
 
 def test_rows_of_sites_elsewhere_stay_there():
     elsewhere = SimpleNamespace(roster=roster_of(sites()), net=object())
-    assert outcomes.asked_of(elsewhere) is None
+    assert hook.asked_of(elsewhere) is None
 
 
 @pytest.mark.slow  # the accountant takes its time
@@ -72,7 +73,7 @@ def test_scores_that_do_not_leave_in_the_clear_keep_no_rows(scores, kept):
 
 
 def test_more_rows_than_are_kept(monkeypatch):
-    monkeypatch.setattr(outcomes, "MOST", sum(len(c.test) for c in sites()) - 1)
+    monkeypatch.setattr(hook, "MOST", sum(len(c.test) for c in sites()) - 1)
     assert coterie.train("logistic", sites(), "fedavg", **QUICK).record.outcomes() is None
 
 
@@ -88,14 +89,14 @@ def test_a_figure_that_rows_do_not_add_up_to_keeps_none():
     scores = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     groups = Groups.of(torch.tensor([2, 1]))
     at = kernel.measure("classification", scores, torch.zeros(3), torch.tensor([0, 1, 1]), groups)["at"]
-    assert outcomes.gathered(kernel, at, [0.5, 1.0]).values.tolist() == [1, 0, 1]
-    assert outcomes.gathered(kernel, at, [0.5, None]).sizes.tolist() == [2, 0]
-    assert outcomes.gathered(kernel, at, [0.6, 1.0]) is None
+    assert hook.gathered(kernel, at, [0.5, 1.0]).values.tolist() == [1, 0, 1]
+    assert hook.gathered(kernel, at, [0.5, None]).sizes.tolist() == [2, 0]
+    assert hook.gathered(kernel, at, [0.6, 1.0]) is None
 
 
 def test_it_has_no_name_to_be_sent_by():
     with pytest.raises(BadInput, match="has no name to be sent by"):
-        told(RowByRow(BY_ROW["accuracy"]))
+        kernel_to_dict(RowByRow(BY_ROW["accuracy"]))
 
 
 def test_a_damaged_file_says_so(tmp_path):

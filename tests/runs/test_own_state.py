@@ -22,9 +22,9 @@ from coterie.core.seeds import Key
 from coterie.core.wire import pack, unpack
 from coterie.kernels.sgd import SGD
 from coterie.nets.site import Site
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
 from coterie.runs.folder import Folder, read_models
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 from coterie.storage.atomic import read_lines
 

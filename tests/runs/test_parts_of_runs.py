@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from coterie.federation.parts import AT_ONCE
+from coterie.federation.site.views import AT_ONCE
 from coterie.metrics.calibration import Calibration, Tally
 from coterie.runs.record import Record
-from coterie.runs.showing import Showing
-from coterie.runs.shown import about_for, calibration_for, config_for, heard_by, part_of, privacy_for
+from coterie.runs.site_view import (
+    ViewPublisher,
+    about_for,
+    calibration_for,
+    config_for,
+    heard_by,
+    line_for,
+    privacy_for,
+)
 
 NAMES = ["a", "b", "c"]
 LINE = {
@@ -36,7 +43,7 @@ LINE = {
 
 
 def test_a_line_has_this_clients_numbers_and_nothing_in_the_place_of_others():
-    assert part_of(LINE, 1, NAMES) == {
+    assert line_for(LINE, 1, NAMES) == {
         "round": 4,
         "scores": {"own/test": {"loss": [None, 0.2, None], "auc": [None, None, None]}},
         "train_loss": [None, 1.2, None],
@@ -56,7 +63,7 @@ def test_a_line_has_this_clients_numbers_and_nothing_in_the_place_of_others():
 
 def test_a_round_without_scores_has_none():
     line = {k: v for k, v in LINE.items() if k not in ("rows", "away", "ended")} | {"scores": None}
-    found = part_of(line, 0, NAMES)
+    found = line_for(line, 0, NAMES)
     assert found["scores"] is None
     assert not {"rows", "away", "ended"} & found.keys()
 
@@ -166,7 +173,7 @@ PRICE = {"looks": 4, "sent": 5, "bytes": 6}
     ],
 )
 def test_extras_are_this_clients_or_public_or_not_there(name, told, part):
-    found = part_of({**LINE, "extras": {name: told}}, 1, NAMES)["extras"]
+    found = line_for({**LINE, "extras": {name: told}}, 1, NAMES)["extras"]
     assert found == ({} if part is None else {name: part})
 
 
@@ -303,7 +310,7 @@ def numbers(order):
 
 def test_a_site_gets_every_round_once_and_the_settings_at_first():
     record = record_of(0)
-    showing, longer = Showing(record), record_of(2)
+    showing, longer = ViewPublisher(record), record_of(2)
     rounds, orders = shown(showing, 1, lambda order: 0)
     assert (rounds, [set(o) for o in orders]) == ([[0]], [{"config", "about", "rounds"}])
     assert "heard" not in orders[0]["rounds"][0]
@@ -317,7 +324,7 @@ def test_a_site_gets_every_round_once_and_the_settings_at_first():
 
 
 def test_one_that_comes_late_catches_up_in_bounded_messages():
-    showing, have = Showing(record_of(150)), -1
+    showing, have = ViewPublisher(record_of(150)), -1
 
     def answer(order):
         nonlocal have
@@ -345,11 +352,11 @@ def test_one_that_comes_late_catches_up_in_bounded_messages():
 )
 def test_whatever_a_site_says_it_has_comes_to_an_end(answers, rounds):
     said = iter(answers)
-    assert shown(Showing(record_of(5)), 0, lambda order: next(said))[0] == rounds
+    assert shown(ViewPublisher(record_of(5)), 0, lambda order: next(said))[0] == rounds
 
 
 def test_one_that_does_not_keep_it_gets_no_more_on_that_occasion_and_is_tried_again():
-    showing = Showing(record_of(5))
+    showing = ViewPublisher(record_of(5))
     assert shown(showing, 0, lambda order: "not kept")[0] == [[5]]
     rounds, orders = shown(showing, 0, lambda order: 5)
     assert rounds == [[5]]

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from coterie.nets import Counting, Wrapped
-from coterie.runs.experiment import Builder, Experiment
+from coterie.runs.builder import Builder
+from coterie.runs.experiment import Experiment
 from coterie.runs.folder import Folder
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 from coterie.storage.atomic import read_lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coterie.core.roster import Member, Roster
-from coterie.runs.yardstick import positive_class
+from coterie.runs.about import positive_class
 
 
 def roster(classes, *counts, task="classification", outputs=2) -> Roster:

@@ -8,14 +8,13 @@ import pytest
 
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
+from coterie.features.privacy.command import foreseen
 from coterie.kernels import SGD
 from coterie.kernels.dp import DP
-from coterie.nets.accounted import accounted
 from coterie.privacy.accounting import COARSE, epsilon
-from coterie.runs.experiment import prepare
+from coterie.runs.builder import prepare
 from coterie.runs.folder import Folder, read_record
-from coterie.runs.foresee import foreseen
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 dp = pytest.importorskip("dp_accounting")
@@ -182,7 +181,7 @@ def test_what_is_foreseen_is_what_is_spent(method):
     experiment = prepare(settings((), method, rounds=3, options=options), None)
     before = foreseen(experiment)
     run(experiment, None, method)
-    after = accounted(experiment.net).book.ledger
+    after = experiment.net.net.book.ledger
     assert {i: a.spent for i, a in before.accounts.items()} == {i: a.spent for i, a in after.accounts.items()}
 
 
@@ -192,6 +191,6 @@ def test_a_visit_of_dp_is_what_the_ledger_has():
     run(experiment, None, "fedavg")
     rows = int(experiment.roster.sizes[0])
     (one,) = DP(SGD(batch=20), sigma=4.0).charges(rows)
-    spent = accounted(experiment.net).statement()["sites"][0]
+    spent = experiment.net.statement()["sites"][0]
     wanted = epsilon([Charge(one.sigma, one.rate, one.cap, one.rows, 2 * one.times)], 1e-5, COARSE)
     assert spent["epsilon"] == pytest.approx(wanted, abs=0.01)

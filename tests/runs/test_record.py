@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from coterie.nets.counting import Traffic, nothing_passed
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
 from coterie.runs.folder import read_record
+from coterie.runs.loop import run
 from coterie.runs.record import Record, line, triplets
-from coterie.runs.runner import run
 from coterie.runs.settings import Settings
 
 NOTHING = nothing_passed(2)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import coterie
+from coterie.features.trials.gains import LIKELIHOODS, gain_by_row, interval_over_rows
+from coterie.features.trials.trees import trees_on, tries_trees
 from coterie.metrics.summary import student
-from coterie.runs.other_class import trees_on, tries_trees
-from coterie.runs.row_gains import LIKELIHOODS, gained, interval_over_rows
 
 
 def test_a_gain_of_rows_and_its_interval_by_hand():
     there, alone = [[1.0, 2.0], [3.0, 4.0]], [[2.0, 2.0], [3.0, 7.0]]
-    gains = gained(there, alone, "nll", higher=False)
+    gains = gain_by_row(there, alone, "nll", higher=False)
     assert gains.tolist() == [1.0, 0.0, 0.0, 3.0]
     found = interval_over_rows(gains, 1.0, 2, 0.95, "nll")
     spread = (0 + 1 + 1 + 4) / 3
@@ -26,7 +26,7 @@ def test_a_gain_of_rows_and_its_interval_by_hand():
 
 def test_the_gain_of_a_root_is_that_of_the_roots():
     a, b = [[1.0, 9.0]], [[4.0, 46.0]]  # means 5 and 25
-    gains = gained(a, b, "rmse", higher=False)
+    gains = gain_by_row(a, b, "rmse", higher=False)
     assert gains.mean() == pytest.approx(5 - math.sqrt(5))
 
 
@@ -36,8 +36,8 @@ def test_shares_that_differ_in_no_row_are_not_certain():
 
 
 def test_rows_that_do_not_match_say_nothing():
-    assert gained([[1.0]], [[1.0, 2.0]], "nll", higher=False) is None
-    assert gained([[]], [[]], "nll", higher=False) is None
+    assert gain_by_row([[1.0]], [[1.0, 2.0]], "nll", higher=False) is None
+    assert gain_by_row([[]], [[]], "nll", higher=False) is None
 
 
 def test_losses_of_probabilities_by_hand():

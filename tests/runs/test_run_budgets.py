@@ -13,14 +13,15 @@ import coterie
 from coterie.core.errors import BadInput
 from coterie.core.kernel import gradient_steps
 from coterie.core.method import UNTRAINED
+from coterie.features.budgets import hook
 from coterie.kernels import HMC, SGD, SWAG, Calibrate, Fold
 from coterie.methods import METHODS
-from coterie.runs import budget
+from coterie.runs.budget import read_budget, specs_of
+from coterie.runs.builder import Builder
 from coterie.runs.compare import Comparison
-from coterie.runs.experiment import Builder
 from coterie.runs.folder import read_record
-from coterie.runs.runner import run
-from coterie.runs.settings import Settings, digest, from_table
+from coterie.runs.loop import run
+from coterie.runs.settings import Settings, digest, from_table, recorded
 
 ONE = SGD(lr=0.01, batch=1)
 EACH = 2 + 4 + 3  # steps of a round: clients a, b and c have so many rows, in batches of 1
@@ -160,7 +161,7 @@ def test_who_must_know_the_number_of_rounds_is_planned_for_it(tiny, three, metho
     assert made.rounds == rounds
     record = run(made, None, method).record
     assert (record.done, record.finished, record.ended) == (rounds, True, "")
-    kind, most = next(iter(budget.read_budget(given).items()))
+    kind, most = next(iter(read_budget(given).items()))
     assert record.spent()[kind][-2] < most
     assert any(f"planned for {rounds} of 20 rounds" in note for note in made.about["notes"])
 
@@ -221,13 +222,13 @@ def test_bad_budgets_are_refused(specs, said):
 
 
 def test_budgets_are_read():
-    assert budget.read_budget(("steps=2k", "bytes=1.5M", "seconds=.5", "kwh=1e-3")) == {
+    assert read_budget(("steps=2k", "bytes=1.5M", "seconds=.5", "kwh=1e-3")) == {
         "steps": 2000,
         "bytes": 1_500_000,
         "seconds": 0.5,
         "kwh": 0.001,
     }
-    assert budget.read_budget(budget.specs_of({"steps": 10**15 + 1, "kwh": 1e-3})) == {
+    assert read_budget(specs_of({"steps": 10**15 + 1, "kwh": 1e-3})) == {
         "steps": 10**15 + 1,
         "kwh": 0.001,
     }
@@ -243,7 +244,7 @@ def test_settings_without_a_budget_are_what_they_were():
 def test_kwh_are_refused_where_others_train():
     for config in ({"net": "processes"}, {"device": "cuda"}):
         with pytest.raises(BadInput, match="only CPU seconds of this process are counted"):
-            budget.check_budget({"budget": ["kwh=1"], **config})
+            hook.check_budget(recorded({"budget": ["kwh=1"], **config}))
 
 
 def test_a_comparison_is_refused_before_its_first_run():

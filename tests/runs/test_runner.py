@@ -16,13 +16,14 @@ from coterie.core.errors import Diverged
 from coterie.core.held import at_coordinator, hold
 from coterie.core.method import Info
 from coterie.core.seeds import Key
+from coterie.features.absence.wrapper import Absent
 from coterie.kernels import SGD
 from coterie.methods.server.fedavg import FedAvg
-from coterie.nets import Absent, Counting, Wrapped
-from coterie.report import summary_frame
-from coterie.runs.experiment import prepare
+from coterie.nets import Counting, Wrapped
+from coterie.report.frames import summary_frame
+from coterie.runs.builder import prepare
 from coterie.runs.folder import read_record
-from coterie.runs.runner import run
+from coterie.runs.loop import run
 from coterie.runs.scoring import evaluate
 from coterie.runs.settings import Settings
 
@@ -243,7 +244,7 @@ def test_models_are_kept_for_the_report_while_they_are_small(tiny, monkeypatch):
     assert {name: belief["weight"].item() for name, belief in kept.items()} == pytest.approx(
         {"a": 1.0, "b": 0.2}
     )
-    monkeypatch.setattr("coterie.runs.runner.KEPT", 3)  # one weight has four bytes
+    monkeypatch.setattr("coterie.runs.loop.KEPT", 3)  # one weight has four bytes
     assert run(tiny(rounds=1), None, "x").record.models() == {}
 
 

@@ -10,11 +10,11 @@ import tomli_w
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option, options_of
 from coterie.data.partition import SPLITS
-from coterie.data.sources import SOURCES
+from coterie.data.sources import SOURCES, natural_of
 from coterie.kernels import SGD
 from coterie.methods import METHODS
 from coterie.models import MODELS
-from coterie.runs.settings import NATURAL, OWN_ROWS, PARTS, Settings, digest, from_table, read_toml
+from coterie.runs.settings import FACTS, PARTS, Settings, digest, from_table, read_toml
 
 
 def test_resolved_spells_everything_out():
@@ -51,7 +51,7 @@ def test_settings_survive_toml():
     for parts in chosen:
         settings = Settings(clients=7, test=0.25, wrap=("absent=0.3",), **parts).resolved()
         assert settings.split != "auto"
-        assert (settings.model == "auto") == (settings.data in OWN_ROWS)  # the task of the rows decides
+        assert (settings.model == "auto") == (natural_of(settings.data).by_task)  # by their task
         again = from_table(tomllib.loads(tomli_w.dumps(settings.table())), "there")
         assert again == settings, parts
         assert digest(again.table()) == digest(settings.table())
@@ -191,13 +191,13 @@ def test_no_two_flags_have_the_same_name():
 
 
 def test_every_source_has_something_natural():
-    assert sorted(NATURAL) == sorted(SOURCES)
-    for split, model in NATURAL.values():
-        assert split in SPLITS
-        assert model in MODELS
+    for _, source in SOURCES.items():
+        assert source.natural.split in SPLITS
+        assert source.natural.model in MODELS
 
 
 def test_setting_names_are_what_a_table_may_hold():
     asked = {"budget": ("steps=5",), "power": 5.0, "forbid": ("sex",), "require": ("chol",)}
     given = Settings(clients=1, deal=1, rows=2, history=1, calibrate="none", targets="raw", **asked)
-    assert set(given.table()) == {o.name for o in options_of(Settings)}
+    silent = {name for name, facts in FACTS.items() if facts.quiet} - {*asked, "calibrate", "targets"}
+    assert set(given.table()) == {o.name for o in options_of(Settings)} - silent

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import coterie
-from coterie.runs.small import SHARE, TEST, comments, half_width
+from coterie.runs.about import SHARE, TEST, comments, half_width
 
 
 def client(name="a", train=100, test=50, labels=((50, 50), (0, 0), (25, 25))):

@@ -4,8 +4,8 @@ import pytest
 
 from coterie.cli.main import main
 from coterie.core.errors import BadInput, UnknownName
-from coterie.runs.compare import read_records
-from coterie.runs.sweeps import MOST, expanded, grid_from, options_in, specs_from
+from coterie.runs.compare import options_in, read_records
+from coterie.runs.sweeps import MOST, expanded, grid_from, specs_from
 
 STAND_FOR = [
     (["fedavg"], [], ["fedavg"]),

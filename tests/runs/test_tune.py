@@ -22,14 +22,13 @@ from hypothesis import strategies as st
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.seeds import Key
+from coterie.features.tuning import tuning as tuner
+from coterie.features.tuning.search import Axis, default_axes, read_axis, suggest
+from coterie.features.tuning.tuning import Trial, Tuned, Tuning, best_of, read_tuning, tune
 from coterie.methods.server.finetune import FineTune
-from coterie.runs import tune as tuner
+from coterie.runs.builder import Builder
 from coterie.runs.compare import comparison_from, slug
-from coterie.runs.experiment import Builder
-from coterie.runs.search import Axis, default_axes, read_axis, suggest
 from coterie.runs.settings import Settings, from_table, read_toml
-from coterie.runs.trials import Trial, Tuned, Tuning, best_of, read_tuning
-from coterie.runs.tune import tune
 from coterie.sites.folds import deal_folds, held_out
 
 ONE = Settings(
@@ -47,10 +46,10 @@ def same_rows(name: str, y: float, rows: int) -> Client:
 
 
 @pytest.fixture
-def by_hand(monkeypatch, footing_on):
+def by_hand(monkeypatch, setup_on):
     """Whatever the settings, sites are the clients a and b of the head of this file."""
-    sites = footing_on([same_rows("a", 2.0, 5), same_rows("b", 1.0, 4)])
-    monkeypatch.setattr(Builder, "footing", lambda self, settings, check: sites)
+    sites = setup_on([same_rows("a", 2.0, 5), same_rows("b", 1.0, 4)])
+    monkeypatch.setattr(Builder, "setup", lambda self, settings, check: sites)
 
 
 @pytest.fixture
@@ -159,7 +158,7 @@ def test_the_same_tuning_makes_the_same_trials_and_a_seed_others(by_hand):
 
 def poisoned(part: str):
     """Sites of which one part is nothing but NaN and the other label."""
-    real = Builder.footing
+    real = Builder.setup
 
     def fake(self, settings, check):
         whole, clients = real(self, settings, check), []
@@ -177,7 +176,7 @@ def test_test_rows_never_reach_a_trial(monkeypatch):
     assert all(t.error is None for t in honest)
     for part in ("test", "train"):
         with monkeypatch.context() as changed:
-            changed.setattr(Builder, "footing", poisoned(part))
+            changed.setattr(Builder, "setup", poisoned(part))
             again = tune(tuning).trials
         assert again == honest if part == "test" else all(t.error is not None for t in again)
 

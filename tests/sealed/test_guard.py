@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput, Refused
-from coterie.sealed.guard import Guard, check_leverage, leverage
+from coterie.nets.guard import Guard, check_leverage, leverage
 
 
 def test_leverage_by_hand():

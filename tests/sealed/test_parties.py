@@ -10,9 +10,8 @@ import pytest
 from scipy import stats
 
 from coterie.core.errors import BadData, BadInput, Refused
-from coterie.sealed.parties import Dealer, Once, Server, Terms, masked, refuse_long
-from coterie.sealed.projections import directions
-from coterie.sealed.ring import decoded, encoded, masks, room_for_distances
+from coterie.features.sealed.parties import Dealer, Once, Server, Terms, directions, masked, refuse_long
+from coterie.features.sealed.ring import decoded, encoded, masks, room_for_distances
 
 BITS = 24
 WHOLE = [(0, 3)]

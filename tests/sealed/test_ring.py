@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadInput
-from coterie.sealed.ring import (
+from coterie.features.sealed.ring import (
     LOAD,
     check_bits,
     combined,

@@ -11,10 +11,10 @@ import coterie
 from coterie.core.errors import BadInput, Refused
 from coterie.core.held import hold
 from coterie.core.seeds import Key
+from coterie.features.sealed.wrapper import Sealed, innermost
 from coterie.kernels import SGD
-from coterie.nets.sealed import Sealed, innermost
-from coterie.runs.experiment import prepare
-from coterie.runs.runner import run
+from coterie.runs.builder import prepare
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings
 
 ROUNDS = 15

@@ -13,7 +13,7 @@ from torch import nn
 
 import coterie
 from coterie.core.errors import BadInput, BadRun
-from coterie.data.tables.recipe import recipe_of
+from coterie.data.tables.recipe_file import recipe_of
 from coterie.models import MODELS
 from coterie.use import load, save
 

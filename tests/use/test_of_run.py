@@ -12,7 +12,7 @@ from torch import nn
 
 import coterie
 from coterie.core.errors import BadInput, BadRun
-from coterie.runs.prepared import Origin
+from coterie.runs.artifacts import Origin
 from coterie.use import load, predictor_of, predictor_of_run, save
 
 

@@ -13,7 +13,7 @@ from four_columns import WAY, linear
 from torch import nn
 
 from coterie.core.errors import BadData, BadInput, Several
-from coterie.data.tables.recipe import recipe_of
+from coterie.data.tables.recipe_file import recipe_of
 
 ROWS = "age,smokes,stage\n60,1,II\n40,0,I\n"
 # logits of ill: 1 + 2 + 3 + 4/4 - 1 = 6, and -1 + 0 - 1 + 1 - 1 = -2

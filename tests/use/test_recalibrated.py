@@ -14,7 +14,7 @@ from coterie.core.client import Samples
 from coterie.core.errors import BadRun
 from coterie.metrics.recalibration import BOTH, Recalibrated, Recalibration
 from coterie.use import load, save
-from coterie.use.at_site import recalibrated
+from coterie.use.site_model import recalibrated
 
 FOUND = Recalibration(BOTH, 0.5, (0.3, -0.3), 120, "validation rows", 0.61, 0.55)
 RAW = np.array([[60.0, 1, 2, 3], [45.0, 0, 1, 7], [33.3, 1, 2, 0]])

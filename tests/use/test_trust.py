@@ -15,7 +15,7 @@ from four_columns import WAY, linear
 import coterie
 from coterie.core.errors import BadData, CoterieWarning, Several
 from coterie.data.dataset import Arrays
-from coterie.data.preparation import Column, told_of
+from coterie.data.preparation import Column, preparation_from_dict
 from coterie.data.tabular import TabularPrepare
 from coterie.posteriors.store import Saved, pack
 from coterie.use import Predictor, load, save
@@ -191,7 +191,9 @@ class TestBounds:
 
     def test_a_model_without_a_record_claims_nothing_of_training(self):
         old = ward()
-        old = told_of({**(told := old.preparation.told()), "columns": [bare(c) for c in told["columns"]]})
+        old = preparation_from_dict(
+            {**(told := old.preparation.to_dict()), "columns": [bare(c) for c in told["columns"]]}
+        )
         predictor = Predictor(
             "north", "classification", ("well", "ill"), ward().model, (7,), old.features, old
         )
@@ -325,17 +327,17 @@ class TestDoors:
         assert np.array_equal(found.proba(rows({})), own.proba(rows({})))
 
     def test_a_damaged_range_is_refused(self):
-        told = ward().preparation.told()
+        told = ward().preparation.to_dict()
         told["columns"][0]["training"]["quantiles"] = [math.nan, 1, 2, 3, 4]
         with pytest.raises(ValueError, match="range of training rows"):
-            told_of(told)
+            preparation_from_dict(told)
 
     def test_what_is_sent_to_others_has_no_range(self):
         """The lowest and highest values are single rows'."""
         way = ward().preparation
         _, header = pack(Saved("north", 41, gaussian(), {}, {}, way.features, ("a", "b"), way))
         assert "training" not in json.dumps(header)
-        assert way.told()["columns"][0]["training"]["quantiles"][0] == 30
+        assert way.to_dict()["columns"][0]["training"]["quantiles"][0] == 30
 
     def test_clients_of_python_whose_columns_are_taken_as_they_are(self):
         draw = np.random.default_rng(0)

@@ -23,10 +23,10 @@ from flwr.simulation import run_simulation
 from side_by_side import main
 from work import client_app
 
-from coterie.bench.measure import Timing, peak_memory
-from coterie.bench.workloads import Workload, rows_per_visit
 from coterie.core import belief as tree
 from coterie.core.client import Client
+from coterie.studies.bench.measure import Timing, peak_memory
+from coterie.studies.bench.workloads import Workload, rows_per_visit
 
 
 class Watched(FedAvg):

@@ -9,9 +9,9 @@ from dataclasses import replace
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from coterie.bench.plain import Plain
-from coterie.bench.workloads import Workload, clients_of
 from coterie.core.client import Client
+from coterie.studies.bench.contenders import Plain
+from coterie.studies.bench.workloads import Workload, clients_of
 
 
 @functools.cache

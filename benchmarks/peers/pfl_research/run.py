@@ -30,10 +30,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from side_by_side import main
 
-from coterie.bench.measure import Timing, forget_peak, peak_memory
-from coterie.bench.workloads import Workload
 from coterie.core import belief as tree
 from coterie.core.client import Client
+from coterie.studies.bench.measure import Timing, forget_peak, peak_memory
+from coterie.studies.bench.workloads import Workload
 
 
 class Net(nn.Module):

@@ -28,8 +28,8 @@ def ours(path: str) -> None:
     import hashlib
     import secrets
 
-    from coterie.sealed.parties import Dealer, Server, Terms, masked
-    from coterie.sealed.ring import decoded, room_for_distances, summed_up, whole_weights
+    from coterie.features.sealed.parties import Dealer, Server, Terms, masked
+    from coterie.features.sealed.ring import decoded, room_for_distances, summed_up, whole_weights
 
     found = {}
     for n, words in CASES:

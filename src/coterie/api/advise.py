@@ -10,24 +10,22 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from coterie.api import checks
-from coterie.api.natural import natural_for, parts_of, with_targets
-from coterie.api.train import footing_of, given_config
+from coterie.api.checks import split_settings
+from coterie.api.train import asked_for
 from coterie.core.checks import checked
 from coterie.core.client import Client
-from coterie.core.options import coerced
 from coterie.core.seeds import Key
-from coterie.data.rereading import anew
-from coterie.engines import ENGINES
+from coterie.data.intake import anew
 from coterie.engines.threads import narrow
+from coterie.features.advice import question as advising
+from coterie.features.advice.answers import Advice, Answer
+from coterie.features.advice.report import write_advice
+from coterie.features.advice.sentences import sentences
+from coterie.features.trials.bench import Bench
 from coterie.metrics.own import own_of
-from coterie.report.answers import sentences
-from coterie.report.answers_page import write_advice
-from coterie.report.notebook import lines_html
 from coterie.report.progress import counted
-from coterie.runs import advising
-from coterie.runs.answers import Advice, Answer
-from coterie.runs.settings import Settings
-from coterie.runs.trying import Bench
+from coterie.report.screen import lines_html
+from coterie.runs.builder import Builder, Handed, settled
 from coterie.storage.paths import given_file
 
 TRAINS = {"kernel", "loss", "metrics", "lower", "engine", "device", "memory", "init", "net", "wrap"}
@@ -70,14 +68,7 @@ class Advised:
         import pandas as pd
 
         rows = [
-            (
-                a.client,
-                way,
-                a.level[way],
-                gain.mean,
-                *gain.bounds,
-                way == a.choice,
-            )
+            (a.client, way, a.level[way], gain.mean, *gain.bounds, way == a.choice)
             for a in self.advice.answers
             for way, gain in a.gains.items()
         ]
@@ -122,8 +113,8 @@ def advise(
     """
     checks.check_keywords(options)
     common = {k: options.pop(k) for k in list(options) if k in TRAINS}
-    init, features = common.pop("init", "given"), common.pop("features", None)
-    kernel, engine = common.pop("kernel", None), common.pop("engine", "auto")
+    start = {k: common.pop(k) for k in ("init", "features") if k in common}
+    kernel = common.pop("kernel", None)
     own = own_of(
         common.pop("loss", None),
         common.pop("metrics", None),
@@ -131,20 +122,13 @@ def advise(
         anew(clients, common.pop("transform", None)),
     )
     asked = {"requester": requester, "measure": measure, "candidates": tuple(candidates), "folds": folds}
-    settings = Settings(**coerced(Settings, {**common, "rounds": rounds, "seed": seed}, "advise"))
-    question = advising.Question(settings, inner)
-    natural = natural_for(model, clients, "advised", own)
-    usual, given = natural.unless(kernel), {**options, **asked}
-    work, way = parts_of(kernel or natural.kernel, "advised", given, kernel, usual)
-    if kernel is None and features is None:
-        settings = with_targets(settings, model, [(natural, work)])
+    given, _ = split_settings({**common, "rounds": rounds, "seed": seed}, "advise", **start)
+    question, handed = advising.Question(given, inner), Handed(model, clients, own)
+    settings, way = asked_for(handed, given, "advised", kernel, {**options, **asked})
     key = Key(settings.seed, rounds=settings.rounds)
-    footing = footing_of(
-        model, clients, settings, init, features, lambda r, start: way.check(r, start, key), own=own
-    )
-    way.check(footing.roster, footing.beliefs, key)
-    config = given_config(footing, model, settings, work, way, engine, init, features, own)
-    connector, machine = settings.made("net"), ENGINES.make(engine)
-    bench = Bench(way, footing, config, connector, machine, own, question.inner)  # type: ignore[arg-type]
+    setup = Builder(handed).setup(settings, lambda r, start: way.check(r, start, key))
+    way.check(setup.roster, setup.beliefs, key)
+    connector, machine = settings.made("net"), settings.made("engine")
+    bench = Bench(way, setup, settled(settings, setup), connector, machine, own, question.inner)  # type: ignore[arg-type]
     with counted(len(bench.places()), progress, "trials") as tell:
         return Advised(advising.in_memory(bench, lambda done, total, spec: tell(f"trying {spec}", done)))

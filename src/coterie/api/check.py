@@ -25,17 +25,17 @@ from coterie.core.checks import (
     or_none,
 )
 from coterie.core.errors import BadInput
+from coterie.data.clients_from import Tables, rows_from
 from coterie.data.intake import TaskChoice
 from coterie.data.partition.silos import in_order
 from coterie.data.preparation import Column
 from coterie.data.quality import checks as all_checks
 from coterie.data.quality.checks import CHECKS, Quality, check_names
 from coterie.data.quality.ranges import read_ranges
-from coterie.data.quality.rows import SiteRows, site_rows
+from coterie.data.quality.site_rows import SiteRows, site_rows
 from coterie.data.quality.worth import worth
-from coterie.data.together import Tables, rows_from
-from coterie.report.notebook import lines_html
-from coterie.report.quality import headline, render_quality
+from coterie.features.quality.shown import headline, render_quality
+from coterie.report.screen import lines_html
 from coterie.runs.about import origin
 from coterie.storage.atomic import write_whole
 from coterie.storage.paths import given_file
@@ -101,7 +101,7 @@ class Checked:
 
     def told(self) -> dict[str, Any]:
         """All of it, as quality.json has it."""
-        return self.quality.told()
+        return self.quality.to_dict()
 
     @checked(path=FILE)
     def report(self, path: str | Path) -> Path:
@@ -163,18 +163,14 @@ def check(
         told = [name for name, value in given.items() if value is not None]
         if told:
             raise BadInput(f"{told[0]} beside clients, which have that already: leave it out")
-        sites = of_clients(list(tables))
+        sites = _of_clients(list(tables))
     else:
         if isinstance(tables, Mapping) and any(isinstance(t, tuple) for t in tables.values()):
             if named := target or event:
                 raise BadInput(f"column {named!r} beside pairs (X, y), which have it already: leave it out")
-            tables, given = framed(tables), {**given, "target": TARGET}
+            tables, given = _framed(tables), {**given, "target": TARGET}
         data, owner = rows_from(
-            tables,
-            missing="median" if recipe is None else None,
-            task=task,
-            leave_out=leave_out,
-            **given,
+            tables, missing="median" if recipe is None else None, task=task, leave_out=leave_out, **given
         )
         places = sorted(set(owner) - {""}, key=in_order)
         sites = site_rows(data, np.array([places.index(o) if o else -1 for o in owner]), places)
@@ -184,7 +180,7 @@ def check(
     return Checked(replace(found, worth=tuple(brings), notes=(*found.notes, *said), about=about))
 
 
-def framed(tables: Mapping[str, Any]) -> dict[str, Any]:
+def _framed(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Pairs (X, y) as tables whose columns are called as in X, or by their numbers."""
     import pandas as pd
 
@@ -203,7 +199,7 @@ def framed(tables: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def of_clients(clients: Sequence[core.Client]) -> list[SiteRows]:
+def _of_clients(clients: Sequence[core.Client]) -> list[SiteRows]:
     """Rows of clients made from arrays, in the order training, validation, test."""
     ready = [c.name for c in clients if c.preparation is not None]
     if ready:

@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import tomli_w
-from torch import nn
+from torch import Tensor, nn
 
 from coterie.api import checks
-from coterie.api.natural import natural_for, options_of_work, parts_of, with_targets
-from coterie.api.result import Result
+from coterie.api.checks import settings_as_keywords, split_settings
+from coterie.api.result import Result, result_of
 from coterie.api.train import (
-    finished,
-    footing_of,
-    given_config,
-    given_experiment,
-    train,
+    natural_for,
+    options_of_work,
+    parts_of,
+    refuse_other_contents,
+    warn_of_leaks,
+    with_targets,
 )
-from coterie.core.belief import Beliefs
 from coterie.core.checks import FILE, FOLDER, checked, or_none
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput, BadRun, CoterieWarning
 from coterie.core.kernel import Trainer
+from coterie.core.learner import Loss
 from coterie.core.method import Method
-from coterie.core.options import coerced, options_of
-from coterie.core.roster import Roster, roster_of
-from coterie.core.seeds import Key
-from coterie.data.fit_together import check_clients
-from coterie.data.rereading import anew
+from coterie.core.options import options_of
+from coterie.data.intake import anew
 from coterie.engines.threads import narrow
 from coterie.kernels import nested
-from coterie.kernels.constant import Constant
 from coterie.kernels.natural import STEPS, Natural, only_work, work_of_options
 from coterie.methods import METHODS
 from coterie.methods.baselines import NOTHING
 from coterie.methods.baselines.nothing import Nothing
 from coterie.metrics.own import own_of
-from coterie.nets.ground import admit
+from coterie.metrics.transform import Transform
+from coterie.report.frames import summary_frame, sweep_frame, write_csv
 from coterie.report.latex import latex_table
-from coterie.report.notebook import runs_html
-from coterie.report.page import Section, write_report
+from coterie.report.outcome import brief
+from coterie.report.page import write_report
 from coterie.report.progress import watched
-from coterie.report.sweeps import sweep_frame
-from coterie.report.tables import summary_frame, write_csv
-from coterie.report.words import brief
+from coterie.report.screen import runs_html
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
+from coterie.runs.builder import Builder, Handed
 from coterie.runs.compare import is_comparison, left_out, parsed, slug
+from coterie.runs.go_on import run_in
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from
-from coterie.sites.footing import Footing
+from coterie.show.parts import Runs as Section
+from coterie.sites.features import Features
 from coterie.storage.atomic import write_whole
 from coterie.storage.locks import locked
 from coterie.storage.paths import given_file, given_folder
-from coterie.watching import nobody, told
+from coterie.watching import Watcher, called_after_rounds, nobody
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,6 +114,7 @@ class Compared:
 
 
 @checked(**checks.COMPARE)
+@settings_as_keywords
 @narrow()
 def compare(
     model: nn.Module | str,
@@ -123,13 +123,21 @@ def compare(
     *,
     grid: Sequence[str] | Mapping[str, Any] = (),
     seeds: int = 3,
-    seed: int = 0,
+    kernel: str | Trainer | None = None,
+    loss: Loss | None = None,
+    metrics: Mapping[str, Callable[[Tensor, Tensor], Any]] | None = None,
+    lower: Collection[str] = (),
+    transform: Transform | None = None,
+    init: Literal["given", "common", "independent"] = "common",
+    budget: Sequence[str] | Mapping[str, float] = (),
+    features: Features | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    watch: Watcher = nobody,
     progress: bool | None = None,
     **options: Any,
 ) -> Compared:
-    """Trains with each method and seed on the same clients; further keywords are those of `train`.
+    """Trains with each method and seed on the same clients; keywords are those of `train`.
 
     A method may carry options: "fedavg:weighted=false" or {"fedavg": {"weighted": False}}. Several values are
     a sweep, of which all combinations are compared: "finetune:tune=1|5" or {"finetune": {"tune": [1, 5]}};
@@ -139,81 +147,82 @@ def compare(
     `nothing`; with resume=True, what is finished there is read
     and the rest goes on. `progress`: a bar, True, False, or None for one in a terminal or a notebook.
     """
-    checks.check_keywords(options)
+    path = None if out is None else given_folder(str(out), "out")
+    shared, options = split_settings(
+        options, "compare", init=init, budget=specs_of(budget), features=features
+    )
+    handed = Handed(model, clients, own_of(loss, metrics, lower, anew(clients, transform)))
+    builder, cells = Builder(handed), _asked(handed, shared, methods, grid, kernel, options)
+    for cell in cells:
+        builder.check(cell.settings, cell.method)
+    cells = _with_nothing(cells, builder, path if resume else None, handed, shared, options)
+    results: dict[str, list[Result]] = {cell.spec: [] for cell in cells}
+    total, done = seeds * sum(cell.settings.rounds for cell in cells), 0
+    with ExitStack() as inside:
+        watch_of = inside.enter_context(watched(total, progress, called_after_rounds(watch)))
+        if path is not None:
+            _begin(path, cells, seeds, shared, builder, resume)
+            inside.enter_context(closing(locked(path)))
+        for seed in range(shared.seed, shared.seed + seeds):
+            for spec, way, method in cells:
+                settings = replace(way, seed=seed)
+                place = None if path is None else path / slug(spec) / f"seed-{seed}"
+                refuse_other_contents(place, resume)
+                ready = partial(builder.prepare, settings, method=method)
+                result = run_in(place, ready, spec, watch_of(f"{spec} seed {seed}", done), result_of)
+                warn_of_leaks(result)
+                results[spec].append(result)
+                done += settings.rounds
+    return Compared(results)
+
+
+class _Cell(NamedTuple):
+    """A method with its options, as it is written; its settings, and the method itself."""
+
+    spec: str
+    settings: Settings
+    method: Method
+
+
+def _asked(
+    handed: Handed,
+    shared: Settings,
+    methods: Sequence[Entry] | Mapping[str, Mapping[str, Any]],
+    grid: Sequence[str] | Mapping[str, Any],
+    kernel: str | Trainer | None,
+    options: Mapping[str, Any],
+) -> list[_Cell]:
+    """The methods that are asked for, each with the natural work on these clients unless some is named."""
     if "method" in options:
         raise BadInput("compare takes several methods: pass methods=['local', 'fedavg']")
     if not len(methods):
         raise BadInput("no methods to compare: try local, fedavg, finetune")
-    brought = own_of(
-        options.pop("loss", None),
-        options.pop("metrics", None),
-        options.pop("lower", ()),
-        anew(clients, options.pop("transform", None)),
-    )
-    asked = options.get("kernel") or meant_by([*options, *grid_from(grid), *named_in(methods)])
+    given = [methods] if isinstance(methods, Mapping) else [m for m in methods if isinstance(m, Mapping)]
+    inner = [option for entry in given for own in entry.values() for option in own]
+    texts = [spec for spec in methods if isinstance(spec, str)]
+    asked = kernel or _meant_by([*options, *grid_from(grid), *texts, *inner])
     named = asked or "newton" if isinstance(asked, str) else ""
-    methods = expanded(specs_from(methods, named), grid_from(grid), named)
-    specs = {spec: parsed(spec) for spec in methods}
-    if len({slug(spec) for spec in specs}) < len(methods):
-        raise BadInput(f"methods {', '.join(methods)} name one twice: name each once")
-    known = set(inspect.signature(train).parameters)
-    common = {k: v for k, v in options.items() if k in known}
-    init, features = common.pop("init", "common"), common.pop("features", None)
-    common.pop("kernel", None)
-    engine = common.pop("engine", "auto")
-    watch = told(common.pop("watch", nobody))
-    rest = {k: v for k, v in options.items() if k not in known}
-    common["budget"] = specs_of(common.get("budget", ()))
-    natural = {spec: natural_for(model, clients, name, brought) for spec, (name, _) in specs.items()}
+    found = expanded(specs_from(methods, named), grid_from(grid), named)
+    specs = {spec: parsed(spec) for spec in found}
+    if len({slug(spec) for spec in specs}) < len(found):
+        raise BadInput(f"methods {', '.join(found)} name one twice: name each once")
+    natural = {spec: natural_for(handed, name) for spec, (name, _) in specs.items()}
     free = {spec for spec, (_, own) in specs.items() if not own.get("kernel", asked)}
-    ways = ways_of(specs, asked, rest, natural)
-    path = None if out is None else given_folder(str(out), "out")
-    first, done = Settings(**coerced(Settings, {**common, "seed": seed}, "compare")), 0
-    works = {s: [(natural[s], ways[s][0])] if s in free and features is None else [] for s in ways}
-    targets = {spec: with_targets(first, model, work).targets for spec, work in works.items()}
-    check_clients(clients, allow_one_class=first.one_class == "allow")  # before anything counts their labels
-    ways = with_nothing(ways, path if resume else None, model, clients, first, rest)
-    methods = list(ways)
-    results: dict[str, list[Result]] = {spec: [] for spec in ways}
-    total = seeds * sum(rounds_of(first, way).rounds for _, way in ways.values())
-    with ExitStack() as inside:
-        watch_of = inside.enter_context(watched(total, progress, watch))
-        for i in range(seeds):
-            settings = replace(first, seed=first.seed + i)
-            key = Key(settings.seed, rounds=settings.rounds)
-
-            def check(roster: Roster, start: Beliefs, key: Key = key) -> None:
-                for _, way in ways.values():
-                    way.check(roster, start, key)
-
-            footing = footing_of(model, clients, settings, init, features, check, own=brought)
-            check(footing.roster, footing.beliefs)
-            for work, way in ways.values() if i == 0 and first.budget else ():  # all refusals first
-                config = given_config(footing, model, settings, work, way, engine, init, features, brought)
-                given_experiment(footing, config, settings, way, brought).net.close()
-            if path is not None and i == 0:
-                table = {"methods": list(methods), "seeds": seeds, **settings.table(), **brought.table()}
-                begin(path, table, footing, resume)
-                inside.enter_context(closing(locked(path)))
-            for spec, (work, way) in ways.items():
-                its, ground = rounds_of(settings, way), footing
-                if (wanted := targets.get(spec, first.targets)) != first.targets:
-                    its = replace(its, targets=wanted)
-                    ground = footing_of(model, clients, its, init, features, check, own=brought)
-                config = given_config(ground, model, its, work, way, engine, init, features, brought)
-                experiment = given_experiment(ground, config, its, way, brought)
-                place = None if path is None else path / slug(spec) / f"seed-{settings.seed}"
-                seen = watch_of(f"{spec} seed {settings.seed}", done)
-                results[spec].append(finished(experiment, place, resume, seen, label=spec))
-                done += its.rounds
-    return Compared(results)
+    cells = []
+    for spec, (work, method) in _ways_of(specs, asked, options, natural).items():
+        fits = spec in free and shared.features is None
+        settings = with_targets(shared, handed.model, [(natural[spec], work)] if fits else [])
+        settings = handed.settings(settings, work, method)
+        rounds = 1 if settings.method == NOTHING else settings.rounds  # what is found in one has one
+        cells.append(_Cell(spec, replace(settings, rounds=rounds), method))
+    return cells
 
 
 Ways = dict[str, tuple[Trainer, Method]]
 """By spec: the local work, and the method."""
 
 
-def ways_of(
+def _ways_of(
     specs: Mapping[str, tuple[str, dict[str, Any]]],
     asked: Any,
     rest: Mapping[str, Any],
@@ -224,12 +233,9 @@ def ways_of(
     """
     of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
     alone = {option for names in of.values() for option in names}
-    named = {
-        spec: own.pop("kernel", "" if only_work(METHODS[name]) else asked)
-        for spec, (name, own) in specs.items()
-    }
+    named = {s: own.pop("kernel", "" if only_work(METHODS[n]) else asked) for s, (n, own) in specs.items()}
     works = {spec: named[spec] or natural[spec].kernel for spec in specs}
-    refuse_other_work(specs, works)
+    _refuse_other_work(specs, works)
     alone |= {option for work in works.values() for option in options_of_work(work)}
     made = Ways()
     for spec, (name, own) in specs.items():
@@ -240,60 +246,44 @@ def ways_of(
     return made
 
 
-def with_nothing(
-    ways: Ways,
+def _with_nothing(
+    cells: list[_Cell],
+    builder: Builder,
     begun: Path | None,
-    model: nn.Module | str,
-    clients: Sequence[Client],
-    settings: Settings,
-    rest: Mapping[str, Any],
-) -> Ways:
+    handed: Handed,
+    shared: Settings,
+    options: Mapping[str, Any],
+) -> list[_Cell]:
     """The same with `nothing` first, unless somebody asked for it or a comparison that was `begun` did
     without; a warning says why this model or these wrappers do.
     """
-    if any(isinstance(way, Nothing) for _, way in ways.values()):
-        return ways
+    if any(cell.settings.method == NOTHING for cell in cells):
+        return cells
     old = begun is not None and is_comparison(begun) and read_toml(begun / "compare.toml")
     if old and NOTHING not in old.get("methods", [NOTHING]):
-        return ways
-    of = {k: v for k, v in rest.items() if k in {o.name for o in options_of(Nothing)}}
-    work, way = parts_of(None, NOTHING, of)
+        return cells
+    own = {k: v for k, v in options.items() if k in {o.name for o in options_of(Nothing)}}
+    work, method = parts_of(None, NOTHING, own)
+    cell = _Cell(NOTHING, handed.settings(replace(shared, rounds=1), work, method), method)
     try:
-        roster = roster_of(clients)
-        if isinstance(model, nn.Module):
-            Constant().tries(model, roster.shape)
-        admit(settings.wrap, way, roster)
+        builder.check(cell.settings, method)
     except (BadInput, BadData) as error:
         warnings.warn(left_out(error), CoterieWarning, stacklevel=5)
-        return ways
-    return {NOTHING: (work, way), **ways}
+        return cells
+    return [cell, *cells]
 
 
-def rounds_of(settings: Settings, way: Method) -> Settings:
-    """What is found in one round has one."""
-    return replace(settings, rounds=1) if isinstance(way, Nothing) else settings
-
-
-def named_in(methods: Sequence[Entry] | Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Specs, and the options of those that are given as dictionaries."""
-    entries = [methods] if isinstance(methods, Mapping) else [m for m in methods if isinstance(m, Mapping)]
-    options = [option for entry in entries for own in entry.values() for option in own]
-    return [*(spec for spec in methods if isinstance(spec, str)), *options]
-
-
-def meant_by(words: Sequence[str]) -> str:
+def _meant_by(words: Sequence[str]) -> str:
     """The local work whose options are among these, or in these specs, if it is the usual one of small steps
     and nobody names any.
     """
-    options = [
-        re.split(r"[=|]", part)[0].rpartition(".") for word in words for part in re.split("[:,]", word)
-    ]
-    tables = {table for table, _, _ in options if table}
+    parts = [part for word in words for part in re.split("[:,]", word)]
+    options = [re.split(r"[=|]", part)[0].rpartition(".") for part in parts]
     plain = [option for table, _, option in options if not table]
-    return STEPS if STEPS in tables else work_of_options(plain)
+    return STEPS if any(table == STEPS for table, _, _ in options) else work_of_options(plain)
 
 
-def refuse_other_work(specs: Mapping[str, tuple[str, Mapping[str, Any]]], works: Mapping[str, Any]) -> None:
+def _refuse_other_work(specs: Mapping[str, tuple[str, Mapping[str, Any]]], works: Mapping[str, Any]) -> None:
     """A spec's options of local work, sgd.lr, must be of the work that its method does."""
     for spec, (_, own) in specs.items():
         done = works[spec] or "sgd"
@@ -305,15 +295,22 @@ def refuse_other_work(specs: Mapping[str, tuple[str, Mapping[str, Any]]], works:
                 raise BadInput(f"method {spec!r} has {option}, but its local work is {work}: leave it out")
 
 
-def begin(path: Path, table: dict[str, Any], footing: Footing, resume: bool) -> None:
-    """Says what is compared, for a report of it; or finds the same said."""
-    told = {k: v for k, v in table.items() if k not in ("data", "split", "model", "kernel", "method")}
-    told["given"] = fingerprint(footing.roster, footing.beliefs)
+def _begin(
+    path: Path, cells: Sequence[_Cell], seeds: int, shared: Settings, builder: Builder, resume: bool
+) -> None:
+    """Says what is compared, for a report of it; or finds the same said. Where weights begin, by what they
+    are computed and what is frozen, each run says itself.
+    """
+    plain = replace(shared, init=Settings.init, engine=Settings.engine, features=None)
+    table = {"methods": [cell.spec for cell in cells], "seeds": seeds, **plain.table(), **builder.own.table()}
+    said = {k: v for k, v in table.items() if k not in ("data", "split", "model", "kernel", "method")}
+    setup = builder.setup(replace(cells[-1].settings, targets=shared.targets), lambda roster, start: ())
+    said["given"] = fingerprint(setup.roster, setup.beliefs)
     if path.is_dir() and any(path.iterdir()):
         if not resume:
             raise BadRun(
                 f"output folder {path} is not empty: pass resume=True to go on, or choose another out"
             )
-        if not is_comparison(path) or read_toml(path / "compare.toml") != told:
+        if not is_comparison(path) or read_toml(path / "compare.toml") != said:
             raise BadRun(f"{path} holds something else than this comparison: choose another out")
-    write_whole(path / "compare.toml", tomli_w.dumps(told))
+    write_whole(path / "compare.toml", tomli_w.dumps(said))

@@ -15,6 +15,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -26,9 +27,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from coterie.api.checks import split_settings
 from coterie.api.estimator_rows import (
     ONE,
-    Known,
     Together,
     check_sites,
     client_of,
@@ -43,23 +44,23 @@ from coterie.api.estimator_rows import (
     sites_apart,
     sites_in,
 )
-from coterie.api.natural import alone
-from coterie.api.result import Result
-from coterie.api.train import finished, ready
+from coterie.api.result import Result, result_of
+from coterie.api.train import alone, asked_for, warn_of_leaks
+from coterie.core.checks import check_choice
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput, CoterieError, CoterieWarning
 from coterie.core.kernel import Trainer
 from coterie.core.method import Method
 from coterie.core.seeds import Key
-from coterie.data.choices import check_choice
-from coterie.data.dataset import Arrays
+from coterie.data.dataset import Arrays, hold_out
 from coterie.data.frames import columns_of, raw_of
-from coterie.data.holdout import hold_out
 from coterie.data.intake import Array
 from coterie.data.preparation import Preparation, numbers
 from coterie.data.tabular import Absent, Scale, TabularPrepare
 from coterie.engines.threads import narrow
 from coterie.methods.baselines.local import Local
+from coterie.runs.builder import Builder, Handed
+from coterie.runs.go_on import run_in
 from coterie.use import Predictor
 
 Unseen = Literal["refuse", "shared"]
@@ -75,7 +76,7 @@ class Unfit(CoterieError, ValueError):
 
 
 @contextlib.contextmanager
-def as_value_errors() -> Iterator[None]:
+def _as_value_errors() -> Iterator[None]:
     try:
         yield
     except (BadInput, BadData) as error:
@@ -155,7 +156,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
     def _fit(self, X: Any, y: Any, groups: Any) -> Self:
         """`fit`, with targets as the subclass reads them."""
-        with as_value_errors(), narrow():
+        with _as_value_errors(), narrow():
             self._check_options()
             raw, groups = self._raw(X, groups, reset=True)
             targets, classes = self._targets(y)
@@ -197,7 +198,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def predictor(self, site: Any) -> Predictor:
         """The model of a site in use: by names of columns, on files and frames, to explain and to export."""
         check_is_fitted(self)
-        with as_value_errors():
+        with _as_value_errors():
             return self._of_site(site)
 
     def _check_options(self) -> None:
@@ -213,9 +214,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         """A search over methods would compare nothing, and every score in it would look like a result."""
         if len(sites) > 1 or self.method == "local" or isinstance(self.method, Local):
             return
-        what = (
-            "groups are not given, so that all rows are one site" if groups is None else "there is one site"
-        )
+        not_given = "groups are not given, so that all rows are one site"
+        what = not_given if groups is None else "there is one site"
         way = "give groups, or name the column of X that has them, sites='hospital', which searches pass on"
         name = self.method if isinstance(self.method, str) else type(self.method).__name__
         warnings.warn(
@@ -247,13 +247,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             raw = finite(X)
         if reset:
             self.columns_ = numbers([f"x{i}" for i in range(raw.shape[1])])
-        texts = [c.name for c in self.columns_ if c.kind == "category"]
+        texts = [c.name for c in self.columns_ if not c.of.ranked]
         if texts:
             raise BadData(f"fit had texts in columns {', '.join(texts)}: give a DataFrame with such columns")
         return raw, groups
 
     def _held(self, data: Arrays, rows: Array, name: str, seed: int) -> tuple[Arrays, Arrays]:
-        """A site's rows for training and for validation."""
         if not self.validation:
             return data.take(rows), data.take(rows[:0])
         key = Key(seed, ("client", name)).at("validation")
@@ -262,32 +261,24 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
     def _trained(self, clients: Sequence[Client], seed: int) -> Result:
         kernel, method, options, targets = self.kernel, self.method, dict(self.options or {}), "auto"
+        model: Any = self._usual if self.model is None else self.model
+        handed = Handed(model, clients, tested=False)
         if len(clients) == 1:  # nobody to learn with
-            method, targets = alone(self._model, clients, kernel, method, options)
+            method, targets = alone(handed, kernel, method, options)
             kernel, options = None, {}
-        given: dict[str, Any] = {
-            "rounds": self.rounds,
-            "seed": seed,
-            "one_class": "allow",
-            "targets": targets,
-        }
-        experiment = ready(self._model, clients, method, kernel, options, tested=False, **given)
-        result = finished(experiment, None, False, lambda record: None)
-        # as values: what a run keeps to work them out can neither be pickled nor is needed any more
-        result.record.models = Known(dict(result.record.models()))
-        result.record.calibration = Known(result.record.calibration())
-        result.record.outcomes = Known(result.record.outcomes())
-        result.record.probabilities = Known(result.record.probabilities())
+        given = {"rounds": self.rounds, "seed": seed, "one_class": "allow", "targets": targets}
+        settings, _ = split_settings(given, "fit")
+        settings, way = asked_for(handed, settings, method, kernel, options)
+        prepare = partial(Builder(handed).prepare, settings, method=way)
+        result = run_in(None, prepare, settings.method, lambda record: None, result_of)
+        warn_of_leaks(result)
+        result.record.settle()
         return result
-
-    @property
-    def _model(self) -> Any:
-        return self._usual if self.model is None else self.model
 
     def _answers(self, X: Any, groups: Any) -> Array:
         """[row, class] probabilities by each row's own model; [row, 1] numbers."""
         check_is_fitted(self)
-        with as_value_errors(), narrow():
+        with _as_value_errors(), narrow():
             raw, groups = self._raw(X, groups, reset=False)
             models = self._models_of(groups, len(raw))
             numbers = {id(m): i for i, m in enumerate(models)}
@@ -324,11 +315,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def _for_unseen(self, what: str) -> Predictor:
         if self.unseen == "refuse":
             known = ", ".join(self._own)
-            way = (
-                "split within sites (shuffle=True)"
-                if self.sites is not None
-                else "give one of these in groups"
-            )
+            within = "split within sites (shuffle=True)"
+            way = "give one of these in groups" if self.sites is None else within
             raise BadData(
                 f"{what} have no model: fit made one for {known}; {way}, or unseen='shared' to predict with "
                 "what all sites share"

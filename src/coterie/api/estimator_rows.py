@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput, CoterieWarning, shown
-from coterie.data.clients import samples
-from coterie.data.dataset import Arrays
-from coterie.data.frame_columns import MOST_VALUES
+from coterie.data.dataset import Arrays, samples
+from coterie.data.frames import MOST_VALUES
 from coterie.data.intake import Array
 from coterie.data.preparation import Column, Preparation
 from coterie.data.tabular import TabularPrepare
@@ -33,7 +32,11 @@ ONE = "all"  # the name of all sites together, or of the only one
 def sites_apart(X: Any, sites: str | int) -> tuple[Any, Any]:
     """X without the column that says whose each row is, and that column [row]."""
     if isinstance(X, pd.DataFrame):
-        label = sites if sites in X.columns or isinstance(sites, str) else label_at(X, sites)
+        label: Any = sites
+        if sites not in X.columns and not isinstance(sites, str):
+            if not -X.shape[1] <= sites < X.shape[1]:
+                raise BadData(f"sites={sites} is no column of X, which has {X.shape[1]}: count them from 0")
+            label = X.columns[sites]
         if label not in X.columns:
             known = ", ".join(map(str, X.columns))
             raise BadData(f"X has no column {sites!r} that says whose a row is; its columns are {known}")
@@ -47,12 +50,6 @@ def sites_apart(X: Any, sites: str | int) -> tuple[Any, Any]:
     if not -array.shape[1] <= sites < array.shape[1]:
         raise BadData(f"sites={sites} is no column of X, which has {array.shape[1]}: count them from 0")
     return np.delete(array, sites, axis=1), whole(array[:, sites])
-
-
-def label_at(X: pd.DataFrame, place: int) -> Any:
-    if not -X.shape[1] <= place < X.shape[1]:
-        raise BadData(f"sites={place} is no column of X, which has {X.shape[1]}: count them from 0")
-    return X.columns[place]
 
 
 def whole(column: Array) -> Array:
@@ -92,7 +89,7 @@ class Together(nn.Module):
 
 
 @dataclass(frozen=True)
-class Known:
+class _Known:
     """A function that returns what it was given."""
 
     value: Any

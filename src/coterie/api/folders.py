@@ -8,12 +8,12 @@ from coterie.core import belief as tree
 from coterie.core.errors import BadRun
 from coterie.kernels.posterior import Collected, collected
 from coterie.methods.one_shot.fl_swag import State
-from coterie.runs import checkpoint
 from coterie.runs.about import origin
-from coterie.runs.body import body_of, network_of
+from coterie.runs.artifacts import body_of, network_of
 from coterie.runs.folder import is_run, read_record, way_on
 from coterie.runs.record import Record
 from coterie.runs.settings import digest
+from coterie.storage import checkpoint
 
 __all__ = [
     "Record",
@@ -29,14 +29,13 @@ __all__ = [
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether a run is over and has its models."""
     return is_run(folder) and (folder / "models.safetensors").exists() and read_record(folder).finished
 
 
 def sent(folder: Path) -> dict[str, Collected]:
     """What each client of a finished run of fl-swag collected and made its Gaussian of, by name."""
     record = read_record(folder)
-    if record.config["method"] != "fl-swag" or not is_finished(folder):
+    if record.settings.method != "fl-swag" or not is_finished(folder):
         raise BadRun(f"{folder} is no finished run of fl-swag: {way_on(folder)}")
     path = folder / "checkpoint.safetensors"
     state: State = checkpoint.load(path, State, digest(record.config)).state

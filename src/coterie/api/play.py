@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from coterie.api import checks
-from coterie.api.natural import parts_of
-from coterie.api.train import refuse_nothing
+from coterie.api.train import parts_of
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.checks import checked
@@ -25,11 +24,12 @@ from coterie.core.method import Info, Method
 from coterie.core.net import Net
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
-from coterie.data.fit_together import check_clients
+from coterie.data.build import check_clients
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
 from coterie.nets import InProcess
-from coterie.sites.footing import check_outputs, precision_of
+from coterie.runs.builder import refuse_no_parameters
+from coterie.sites.setup import check_outputs, precision_of
 
 
 class Played(NamedTuple):
@@ -67,21 +67,21 @@ def rounds(
     check_clients(clients, allow_one_class=True, allow_untested=True)
     if any(c.again is not None for c in clients):
         raise BadInput("rounds reads no dataset anew: use train, or clients without every_epoch")
-    refuse_nothing(model)
+    refuse_no_parameters(model)
     check_outputs(model, roster_of(clients), clients[0].cast(precision_of(tree.belief_of(model))).train.x[:1])
     net, key = net_of(model, clients, engine), Key(seed, rounds=rounds)
     beliefs = tree.stack([tree.belief_of(model)])
     way.check(net.roster, beliefs, key)
     state: Any = way.init(hold(beliefs, at_coordinator(1)), net)
-    yield Played(0, models_of(way, state, net), None)
+    yield Played(0, _models_of(way, state, net), None)
     for r in range(1, rounds + 1):
         with narrow():
             state, info = way.round(state, net, Key(seed).at_round(r, rounds))
         net.keep(handles_in(state), r)
-        yield Played(r, models_of(way, state, net), info)
+        yield Played(r, _models_of(way, state, net), info)
 
 
-def models_of(method: Method, state: Any, net: Net) -> dict[str, Belief]:
+def _models_of(method: Method, state: Any, net: Net) -> dict[str, Belief]:
     """The model that stands for each client, of those that have one."""
     models = method.models(state)
     tensors = net.peek(models.beliefs)

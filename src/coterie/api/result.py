@@ -16,16 +16,17 @@ from torch import nn
 from coterie.core import belief as tree
 from coterie.core.checks import FILE, FOLDER, NUMBER, SWITCH, TEXT, checked
 from coterie.core.held import Held
-from coterie.core.method import Models
-from coterie.core.net import Net
-from coterie.report.notebook import runs_html
-from coterie.report.nothing import worse_lines
-from coterie.report.page import Section, write_report
-from coterie.report.tables import summary_frame
-from coterie.report.views import groups
-from coterie.report.words import brief
-from coterie.runs.prepared import Origin
+from coterie.report.frames import summary_frame
+from coterie.report.learnable import worse_lines
+from coterie.report.outcome import brief
+from coterie.report.page import write_report
+from coterie.report.screen import runs_html
+from coterie.runs.artifacts import Origin
+from coterie.runs.experiment import Experiment
+from coterie.runs.loop import Outcome
 from coterie.runs.record import Record
+from coterie.show.parts import Runs as Section
+from coterie.show.views import groups
 from coterie.storage.paths import given_file, given_folder
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Result:
         only one has a model. A class less probable than `threshold` is not said.
         """
         from coterie.use.folders import one_of
-        from coterie.use.of_run import predictor_of
+        from coterie.use.from_run import predictor_of
 
         client = one_of(client, list(self.models), self.record.clients, "this result")
         return predictor_of(self.record, client, self.models[client], self.origin, threshold)
@@ -132,16 +133,22 @@ class Result:
         return target
 
 
-def result_of(record: Record, model: nn.Module, models: Models, net: Net) -> Result:
-    """Models as modules; who started the sites may have them, wherever they are."""
+def result_of(experiment: Experiment, outcome: Outcome) -> Result:
+    """Models as modules of their own that take raw inputs: behind frozen layers, if there are any. Who
+    started the sites may have them, wherever they are.
+    """
+    net, models, body = experiment.net, outcome.models, experiment.body
 
     def modules(held: Held) -> list[nn.Module]:
         seen = net.peek(held)
         tensors = net.open(held) if seen is None else seen
-        return [tree.load(copy.deepcopy(model).cpu(), tree.row(tensors, i)).eval() for i in range(len(held))]
+        found = [copy.deepcopy(experiment.model).cpu() for _ in range(len(held))]
+        loaded = [tree.load(model, tree.row(tensors, i)).eval() for i, model in enumerate(found)]
+        return loaded if body is None else [body.with_last(model) for model in loaded]
 
-    owners = [record.clients[i] for i in models.owners.tolist()]
+    owners = [outcome.record.clients[i] for i in models.owners.tolist()]
     used, of = torch.unique(models.of[models.owners], return_inverse=True)
     each = modules(models.beliefs.rows(used))
     own = {name: copy.deepcopy(each[row]) for name, row in zip(owners, of.tolist(), strict=True)}
-    return Result(record, own, None if models.shared is None else modules(models.shared)[0])
+    shared = None if models.shared is None else modules(models.shared)[0]
+    return Result(outcome.record, own, shared, experiment.origin)

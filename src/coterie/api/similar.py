@@ -13,21 +13,23 @@ import numpy as np
 from torch import nn
 
 from coterie.api import checks
-from coterie.api.train import ready
+from coterie.api.checks import split_settings
+from coterie.api.train import asked_for
 from coterie.core.checks import FILE, NUMBER, SEED, TEXT, checked, list_of, or_none
 from coterie.core.client import Client
 from coterie.core.errors import CoterieWarning
 from coterie.engines.threads import narrow
-from coterie.report import similarity_words as words
-from coterie.report.notebook import lines_html
-from coterie.report.similarity_page import write_page
-from coterie.runs.alike import Similarity, similarity_of
+from coterie.features.ranking.ranking import rank
+from coterie.features.similarity.report import write_page
+from coterie.features.similarity.shown import sentences
+from coterie.features.similarity.shown import warnings as cautions
+from coterie.features.similarity.similarity import Similarity, options_for, refuse_unknown, similarity_of
+from coterie.report.screen import lines_html
+from coterie.runs.builder import Builder, Handed
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import refuse_full
-from coterie.runs.rank import rank
+from coterie.runs.loop import run
 from coterie.runs.record import Record
-from coterie.runs.runner import run
-from coterie.runs.similar import options_for, refuse_unknown
 from coterie.storage.paths import given_file, given_folder
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Similar:
 
     def __repr__(self) -> str:
         measured = ", ".join(self.found.measures)
-        first = words.sentences(self.found)[:1]
+        first = sentences(self.found)[:1]
         return f"Similar({len(self.found.sites)} sites, by {measured}: {' '.join(first)})"
 
     def _repr_html_(self) -> str:
@@ -71,12 +73,12 @@ class Similar:
     @property
     def sentences(self) -> list[str]:
         """Who is near to whom, and in what they differ."""
-        return words.sentences(self.found)
+        return sentences(self.found)
 
     @property
     def notes(self) -> list[str]:
         """What to know before trusting a distance."""
-        return words.warnings(self.found)
+        return cautions(self.found)
 
     @checked(path=FILE)
     def report(self, path: str | Path) -> Path:
@@ -86,7 +88,7 @@ class Similar:
         return target
 
 
-def looked(experiment: Experiment, path: Path | None) -> Record:
+def _looked(experiment: Experiment, path: Path | None) -> Record:
     """The one round that measures, in a folder if one is given; one that fails leaves none behind."""
     if path is not None:
         refuse_full(path)
@@ -140,22 +142,13 @@ def similar(
         model = "linear" if clients and clients[0].task == "regression" else "logistic"
     mine = {**options, **options_for(measures, epsilon, delta), "requester": requester}
     path = None if out is None else given_folder(str(out), "out")
-    experiment = ready(
-        model,
-        clients,
-        "similar",
-        None,
-        mine,
-        tested=False,
-        rounds=1,
-        seed=seed,
-        one_class="allow",
-        net=net,
-        wrap=tuple(wrap),
-    )
-    record = looked(experiment, path)
+    handed = Handed(model, clients, tested=False)
+    given = {"rounds": 1, "seed": seed, "one_class": "allow", "net": net, "wrap": tuple(wrap)}
+    settings, way = asked_for(handed, split_settings(given, "similar")[0], "similar", None, mine)
+    experiment = Builder(handed).prepare(settings, method=way)
+    record = _looked(experiment, path)
     found = similarity_of(record)
     assert found is not None
-    for said in words.warnings(found):
+    for said in cautions(found):
         warnings.warn(said, CoterieWarning, stacklevel=4)
     return Similar(record, found)

@@ -11,73 +11,59 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from coterie.api import checks
-from coterie.api.natural import natural_for, parts_of, with_targets
+from coterie.api.checks import settings_as_keywords, split_settings
 from coterie.api.result import Result, result_of
-from coterie.core import belief as tree
-from coterie.core.checks import checked
-from coterie.core.client import Client, class_count
+from coterie.core.checks import checked, refuse_wrong
+from coterie.core.client import Client
 from coterie.core.errors import BadInput, BadRun, CoterieWarning, UnknownName
 from coterie.core.kernel import Trainer
 from coterie.core.learner import Loss
 from coterie.core.method import Method
-from coterie.core.options import coerced, table_of
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
-from coterie.data.fit_together import check_clients
-from coterie.data.rereading import anew
-from coterie.engines import ENGINES
+from coterie.core.options import coerced, options_of
+from coterie.data.intake import anew
 from coterie.engines.threads import narrow
-from coterie.kernels import nested
-from coterie.metrics.own import NOTHING, Own, own_of
+from coterie.kernels import WORK, nested
+from coterie.kernels.natural import (
+    Natural,
+    natural_work,
+    only_work,
+    refuse_other_than,
+    with_local,
+    work_of_options,
+)
+from coterie.methods import METHODS
+from coterie.methods.baselines.local import Local
+from coterie.metrics.own import own_of
 from coterie.metrics.transform import Transform
-from coterie.models import MODELS
-from coterie.nets import Made
-from coterie.report import leaks
+from coterie.report import holdings
 from coterie.report.progress import watched
-from coterie.runs.about import fingerprint
-from coterie.runs.budget import WATTS, specs_of
-from coterie.runs.experiment import Experiment, experiment_of
-from coterie.runs.folder import Folder, is_run, read_record
-from coterie.runs.recalibrating import for_use
-from coterie.runs.recalibration import Asked
-from coterie.runs.runner import Outcome, Watch, run, same_threads
-from coterie.runs.settings import Settings, digest
-from coterie.runs.target_scales import note_on_scale, options_with_scale
+from coterie.runs.budget import specs_of
+from coterie.runs.builder import Builder, Handed
+from coterie.runs.experiment import Experiment, for_use
+from coterie.runs.folder import is_run
+from coterie.runs.go_on import run_in
+from coterie.runs.settings import Settings
+from coterie.runs.target_scales import AUTO, SCALED, takes_scale
 from coterie.sites.features import Features
-from coterie.sites.footing import Check, Footing, grounded, precision_of, reinitialised
-from coterie.sites.last_layer import Body
 from coterie.storage.paths import given_folder
-from coterie.watching import Watcher, nobody, told
-
-GIVEN = "given in Python"
+from coterie.watching import Watcher, called_after_rounds, nobody
 
 
 @checked(**checks.TRAIN)
+@settings_as_keywords
 @narrow()
 def train(
     model: nn.Module | str,
     clients: Sequence[Client],
     method: str | Method = "fedavg",
     *,
-    rounds: int = 30,
-    seed: int = 0,
     kernel: str | Trainer | None = None,
     loss: Loss | None = None,
     metrics: Mapping[str, Callable[[Tensor, Tensor], Any]] | None = None,
     lower: Collection[str] = (),
     transform: Transform | None = None,
-    engine: str = "auto",
-    device: str = "cpu",
-    memory: str = "half",
     init: Literal["given", "common", "independent"] = "given",
-    net: str = "in-process",
-    wrap: Sequence[str] = (),
     budget: Sequence[str] | Mapping[str, float] = (),
-    power: float = WATTS,
-    evaluate: int = 1,
-    checkpoint: int = 1,
-    one_class: Literal["refuse", "allow"] = "refuse",
-    calibrate: Asked = "auto",
     features: Features | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -102,16 +88,8 @@ def train(
                drawn anew each time (noise, flips, crops); test and validation rows stay as they are
     init       start from the module's weights as given, or draw them anew from the seed, the same for all
                clients (common) or for each its own (independent)
-    device     where models and data are while they train: cpu, cuda, mps; results come back to the CPU
-    memory     what engines may use at once: half of what is free, or an amount such as 4G
-    net        where the sites are: in-process, or processes for one of its own for each
-    wrap       what is around the net: ["absent=0.3"] leaves each site out of a round by that chance
     budget     what may be spent: {"steps": 20000}, or ["steps=20000", "bytes=50M"]; the run ends after the
                round that reaches the first of them, after `rounds` at the latest (seconds and kwh too)
-    power      watts of a busy core, by which kWh are estimated
-    calibrate  what recalibrates the probabilities of models in use (`predictor`, `export`): "validation"
-               rows, "folds" of training rows (five more runs), "auto" for what there is, "none"; scores are
-               of the models themselves
     features   a server first trains the model on rows set aside for it, then clients train its last layer
                only: options such as dict(aside=0.2, epochs=20), or {} for the usual ones; from
                init="given" the server starts from your module's weights, else from weights of its own
@@ -119,220 +97,137 @@ def train(
     watch      called with a `coterie.watching.Round` after each round that was scored, and before the first
     progress   a bar: True, False, or None for one in a terminal or a notebook
     """
-    given: dict[str, Any] = dict(rounds=rounds, seed=seed, evaluate=evaluate, checkpoint=checkpoint)  # noqa: C408
-    given |= dict(device=device, memory=memory, one_class=one_class, net=net, wrap=tuple(wrap))  # noqa: C408
-    given |= dict(budget=specs_of(budget), power=power, calibrate=calibrate)  # noqa: C408
     path = None if out is None else given_folder(str(out), "out")
-    if features is not None and resume and path is not None and is_run(path):
-        same_threads(read_record(path))  # before the server trains, should the cache be gone
-    own = own_of(loss, metrics, lower, anew(clients, transform))
-    experiment = ready(model, clients, method, kernel, options, engine, init, features, own=own, **given)
-    experiment = for_use(experiment)
-    with watched(experiment.rounds, progress, told(watch)) as watch_of:
-        return finished(experiment, path, resume, watch_of(str(experiment.config["method"]), 0))
+    refuse_other_contents(path, resume)
+    given, options = split_settings(options, "train", init=init, budget=specs_of(budget), features=features)
+    handed = Handed(model, clients, own_of(loss, metrics, lower, anew(clients, transform)))
+    settings, way = asked_for(handed, given, method, kernel, options)
+
+    def ready() -> Experiment:
+        return for_use(Builder(handed).prepare(settings, method=way))
+
+    with watched(settings.rounds, progress, called_after_rounds(watch)) as watch_of:
+        result = run_in(path, ready, settings.method, watch_of(settings.method, 0), result_of)
+    warn_of_leaks(result)
+    return result
 
 
-def finished(experiment: Experiment, out: Path | None, resume: bool, watch: Watch, label: str = "") -> Result:
-    """Runs an experiment and gives its models, each in a module of its own that takes raw inputs."""
-    try:
-        outcome = run_in(experiment, out, resume, watch, label)
-        result = result_of(outcome.record, experiment.model, outcome.models, experiment.net)
-    finally:
-        experiment.net.close()
-    if said := leaks.line([result.record]):
+def warn_of_leaks(result: Result) -> None:
+    """Where whoever called the function that calls this wrote it."""
+    if said := holdings.leaks_line([result.record]):
         warnings.warn(said, CoterieWarning, stacklevel=5)
-    result = dataclasses.replace(result, origin=experiment.origin)
-    return result if experiment.body is None else _whole(result, experiment.body)
 
 
-def ready(
-    model: nn.Module | str,
-    clients: Sequence[Client],
+def asked_for(
+    handed: Handed,
+    settings: Settings,
     method: str | Method = "fedavg",
     kernel: str | Trainer | None = None,
     options: Mapping[str, Any] | None = None,
-    engine: str = "auto",
-    init: Literal["given", "common", "independent"] = "given",
-    features: Features | Mapping[str, Any] | None = None,
-    tested: bool = True,
-    own: Own = NOTHING,
-    **given: Any,
-) -> Experiment:
-    """All that `train` needs to begin, checked; `given` are settings such as rounds and seed.
-
-    Clients that are not `tested` may lack test rows, and are then not scored.
-    """
-    settings = Settings(**coerced(Settings, given, "train"))
-    natural = natural_for(model, clients, method, own)
+) -> tuple[Settings, Method]:
+    """The settings of a run on what was handed over, and its method; `options` are of it and its work."""
+    natural = natural_for(handed, method)
     work, way = parts_of(
         kernel or natural.kernel, method, dict(options or {}), kernel, natural.unless(kernel)
     )
-    if kernel is None and isinstance(method, str) and features is None:
-        settings = with_targets(settings, model, [(natural, work)])
-    key = Key(settings.seed, rounds=settings.rounds)
-    footing = footing_of(
-        model, clients, settings, init, features, lambda r, start: way.check(r, start, key), tested, own
-    )
-    config = given_config(footing, model, settings, work, way, engine, init, features, own)
-    return given_experiment(footing, config, settings, way, own)
+    if kernel is None and isinstance(method, str) and settings.features is None:
+        settings = with_targets(settings, handed.model, [(natural, work)])
+    return handed.settings(settings, work, way), way
 
 
-def footing_of(
-    model: nn.Module | str,
-    clients: Sequence[Client],
-    settings: Settings,
-    init: str,
-    features: Features | Mapping[str, Any] | None,
-    check: Check,
-    tested: bool = True,
-    own: Own = NOTHING,
-) -> Footing:
-    """What methods are tried on: these clients and this model."""
-    if own.transform is not None and features is not None:
-        raise BadInput(
-            "with features clients train on what the server's layers make of their rows, and a transform is "
-            "of the rows themselves: leave one of them out"
-        )
-    allow = settings.one_class == "allow"
-    notes = check_clients(clients, allow_one_class=allow, allow_untested=not tested)
-    scale = options_with_scale(
-        settings.targets, clients[0].task, model if isinstance(model, str) else "", {}, clients
-    )
-    module, beliefs = _start(model, clients, init, settings.seed, scale)
-    as_given = isinstance(model, nn.Module) and init == "given"
-
-    def all_checks(roster: Roster, start: tree.Beliefs) -> None:
-        check(roster, start)
-        own.check(module, [c.cast(precision_of(start)) for c in clients] if own else ())
-
-    footing = grounded(
-        clients,
-        module,
-        beliefs,
-        (*notes, *note_on_scale(scale)),
-        all_checks,
-        made=Made(model, scale) if isinstance(model, str) else None,
-        features=Features.of(features),
-        key=Key(settings.seed, rounds=settings.rounds),
-        server=lambda drawn: module if as_given else reinitialised(module, drawn),
-        called=called(model),
-        device=settings.device,
-        one_class=allow,
-        recipe=_recipe_of(clients),
-    )
-    if footing.body is None:  # otherwise it was checked before the server trained
-        own.check(footing.model, footing.clients)
-    return footing
+def refuse_other_contents(path: Path | None, resume: bool) -> None:
+    """A folder of a run is empty, or has one that is to go on."""
+    if path is None or (resume and is_run(path)) or not path.is_dir() or not any(path.iterdir()):
+        return
+    held = "holds a run: pass resume=True to go on, or" if is_run(path) else "is not empty:"
+    raise BadRun(f"output folder {path} {held} choose another out")
 
 
-def _recipe_of(clients: Sequence[Client]) -> Any:
-    """The one by which all were read; None if some were not."""
-    first = clients[0].recipe
-    return first if all(c.recipe == first for c in clients) else None
+# which local work is natural for clients given as such, and which of a call's keywords goes where
 
 
-def called(model: nn.Module | str) -> str:
-    return model if isinstance(model, str) else type(model).__name__
+def natural_for(handed: Handed, method: Any) -> Natural:
+    """The local work of a method on these clients: linear models of tables are solved."""
+    own, named = handed.own, handed.model if isinstance(handed.model, str) else ""
+    plain = own.loss is None and own.transform is None and all(c.train.x.ndim == 2 for c in handed.clients)
+    return natural_work(METHODS[method] if isinstance(method, str) else method, plain, named)
 
 
-def given_experiment(
-    footing: Footing, config: Mapping[str, Any], settings: Settings, way: Method, own: Own
-) -> Experiment:
-    """A method on what was given, with a config that says so (`given_config`)."""
-    parts: dict[str, Any] = {"connector": settings.made("net"), "engine": ENGINES.make(config["engine"])}
-    return experiment_of(footing, config, way, command=None, own=own, **parts)
+def with_targets(
+    settings: Settings, model: nn.Module | str, works: Sequence[tuple[Natural, Any]]
+) -> Settings:
+    """Settings that scale targets where natural work, if some method does it, needs that."""
+    fits = isinstance(model, str) and takes_scale(model) and settings.targets == AUTO
+    wanted = any(natural.scaled and getattr(w, "name", "") == natural.kernel for natural, w in works)
+    return dataclasses.replace(settings, targets=SCALED) if fits and wanted else settings
 
 
-def given_config(
-    footing: Footing,
-    model: nn.Module | str,
-    settings: Settings,
-    work: Trainer | None,
-    way: Method,
-    engine: str,
-    init: str,
-    features: Features | Mapping[str, Any] | None,
-    own: Own = NOTHING,
-) -> dict[str, Any]:
-    """What a record says of a run: all of it but the data."""
-    shown = {"rounds", "seed", "device", "memory", "evaluate", "checkpoint", "net", "wrap", "budget", "power"}
-    shown |= {"calibrate"}
-    config = {
-        **{k: v for k, v in settings.table().items() if k in shown},
-        "data": GIVEN,
-        "split": GIVEN,
-        "given": fingerprint(footing.roster, footing.beliefs),
-        "clients": len(footing.roster),
-        "model": called(model),
-        "method": getattr(way, "name", type(way).__name__),
-        "engine": engine,
-        "init": init,
-        **own.table(),
-    }
-    if footing.made is not None and footing.made.options:
-        config |= {"targets": settings.targets, footing.made.name: dict(footing.made.options)}
-    table = table_of(way)
-    if work is not None:
-        table.pop("local", None)
-        config["kernel"], tables = nested.tables_of(work)
-        config |= tables
-    config[config["method"]] = table
-    pretraining = Features.of(features)
-    if pretraining is not None:
-        config["features"] = table_of(pretraining)
-    return config
+def parts_of(
+    kernel: str | Trainer | None,
+    method: str | Method,
+    options: dict[str, Any],
+    asked: str | Trainer | None = None,
+    natural: Mapping[str, Any] | None = None,
+) -> tuple[Trainer, Method]:
+    """The local work and the method; each keyword goes to whichever has such an option: if both have, to the
+    method, and "sgd.momentum" to the work. Options of sgd mean sgd, if no work was `asked` for; `natural` are
+    those that the kernel has if nobody says otherwise.
+    """
+    meant = kernel if asked is not None else work_of_options(options) or kernel
+    usual = dict(natural or {}) if meant == kernel else {}
+    kernel = meant
+    refuse_wrong({"kernel": checks.KERNEL}, {"kernel": asked})
+    if not isinstance(method, str):
+        if not hasattr(method, "round") or not dataclasses.is_dataclass(method):
+            raise BadInput(
+                f"method must be a name or a frozen dataclass with round; got {type(method).__name__}"
+            )
+        if asked is not None or options:
+            named = "kernel" if asked is not None else next(iter(options))
+            raise BadInput(
+                f"a method given as an object brings its own options and local work; {named} goes there"
+            )
+        return getattr(method, "local", None), method
+    if only := only_work(METHODS[method]):
+        refuse_other_than(only, method, only if asked is None else str(getattr(asked, "name", asked)))
+        kernel = only
+    kernel = "sgd" if kernel is None else kernel
+    way_type, for_work = METHODS[method], set() if only else options_of_work(kernel)
+    for_way = {o.name for o in options_of(way_type)}
+    inside = nested.names_in(kernel) if isinstance(kernel, str) and not only else ()
+    full = {f"{n}.{o.name}" for n in inside for o in options_of(WORK[n])}
+    for option in options:
+        if option not in for_work | for_way | full:
+            raise UnknownName("option", option, for_work | for_way)
+    work = kernel
+    if isinstance(kernel, str):
+        its = {k: v for k, v in options.items() if k not in for_way}
+        work = nested.made(kernel, {n: _options_for(n, {**usual, **its}) for n in nested.names_in(kernel)})
+    mine = {k: v for k, v in options.items() if k in for_way}
+    mine = coerced(way_type, mine, f"method {method}") | with_local(way_type, work)
+    return work, METHODS.make(method, **mine)  # type: ignore[return-value]
 
 
-def _whole(result: Result, body: Body) -> Result:
-    """With models that take raw inputs: the frozen layers, then the client's own last one."""
-    shared = None if result.shared is None else body.with_last(result.shared)
-    own = {name: body.with_last(model) for name, model in result.models.items()}
-    return dataclasses.replace(result, models=own, shared=shared)
+def _options_for(work: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are of local work by its name, as momentum or as sgd.momentum."""
+    names = {o.name for o in options_of(WORK[work])}
+    full = {f"{work}.{name}": name for name in names}
+    plain = {k: v for k, v in options.items() if k in names}
+    return plain | {full[k]: v for k, v in options.items() if k in full}
 
 
-def run_in(experiment: Experiment, out: Path | None, resume: bool, watch: Watch, label: str = "") -> Outcome:
-    """Runs it, in a folder if one is given; with resume, a run that was cut off there goes on."""
-    label = label or str(experiment.config["method"])
-    if out is None:
-        return run(experiment, None, label, watch)
-    if not (resume and is_run(out)) and out.is_dir() and any(out.iterdir()):
-        held = "holds a run: pass resume=True to go on, or" if is_run(out) else "is not empty:"
-        raise BadRun(f"output folder {out} {held} choose another out")
-    if is_run(out):
-        past = read_record(out)
-        if digest(past.config) != digest(experiment.config):
-            raise BadRun(f"{out} belongs to another config, model or data: start anew with another out")
-        same_threads(past)
-        folder = Folder(out)
-    else:
-        folder = Folder.create(out, experiment.config, experiment.about)
-    try:
-        return run(experiment, folder, label, watch)
-    finally:
-        folder.close()
+def options_of_work(kernel: str | Trainer | None) -> set[str]:
+    """What local work that is given by name takes: its own options, and those of the work inside it."""
+    if kernel is not None and not isinstance(kernel, str):
+        return set()
+    return {o.name for name in nested.names_in(kernel or "sgd") for o in options_of(WORK[name])}
 
 
-def refuse_nothing(module: nn.Module) -> None:
-    if not any(True for _ in module.parameters()):
-        raise BadInput("the model has no parameters, so there is nothing to train: give one that has")
-
-
-def _start(
-    model: nn.Module | str, clients: Sequence[Client], init: str, seed: int, options: Mapping[str, Any]
-) -> tuple[nn.Module, tree.Beliefs]:
-    if init not in ("given", "common", "independent"):
-        raise UnknownName("init", init, ("given", "common", "independent"))
-    seeds = [Key(seed, ("model", i)).integer() for i in range(len(clients))]
-    shape = tuple(clients[0].train.x.shape[1:])
-    if isinstance(model, str):
-        module = MODELS.make(model, **options).build(shape, class_count(clients), seeds[0])
-    elif isinstance(model, nn.Module):
-        if any(nn.parameter.is_lazy(p) for p in model.parameters()):
-            raise BadInput("the model has layers without a shape yet: run one batch through it first")
-        module = model if init == "given" else reinitialised(model, seeds[0])
-    else:
-        raise BadInput(f"model must be a torch module or a name; got {type(model).__name__}")
-    refuse_nothing(module)
-    others = seeds[1:] if init == "independent" else []
-    modules = [module, *(reinitialised(module, s) for s in others)]
-    return module, tree.stack([tree.belief_of(m) for m in modules])
+def alone(
+    handed: Handed, kernel: str | Trainer | None, method: str | Method, options: dict[str, Any]
+) -> tuple[Local, str]:
+    """What a single site does, which has nobody to learn with by a method; and how targets are learnt."""
+    natural = natural_for(handed, "local")
+    work, _ = parts_of(kernel or natural.kernel, method, options, kernel, natural.unless(kernel))
+    settings = Settings() if kernel is not None else with_targets(Settings(), handed.model, [(natural, work)])
+    return Local(work), settings.targets

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from coterie.runs.experiment import Builder
+from coterie.features.tuning.tuning import Tuned, Tuning, tune
+from coterie.runs.builder import Builder
+from coterie.runs.loop import run
 from coterie.runs.record import Record
-from coterie.runs.runner import run
 from coterie.runs.settings import Settings
-from coterie.runs.trials import Tuned, Tuning
-from coterie.runs.tune import tune
 
 __all__ = ["Builder", "Record", "Settings", "Tuned", "Tuning", "run_once", "tune"]
 

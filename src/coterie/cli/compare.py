@@ -9,35 +9,29 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from coterie import features
 from coterie.cli import screen
 from coterie.cli.command import command_with
 from coterie.cli.flags import Given, SettingsFlags, kernel_names, method_names
-from coterie.cli.run import ENERGY, OUT, WATCH, close, fresh, how_to_go_on, out_of
+from coterie.cli.run import BESIDE, LANGUAGE, OUT, WATCH, around_runs, close, fresh, out_of, resumable, spoken
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadData, BadInput, Diverged, Refused
 from coterie.core.options import Option
 from coterie.methods.baselines import NOTHING
 from coterie.runs.about import command_line
-from coterie.runs.compare import (
-    Comparison,
-    create,
-    labelled,
-    left_out,
-    read_records,
-    run_cell,
-    with_nothing,
-)
-from coterie.runs.experiment import Builder
+from coterie.runs.builder import Builder
+from coterie.runs.compare import Comparison, create, labelled, left_out, read_records, run_cell, with_nothing
 from coterie.runs.folder import empty, not_there, read_record
+from coterie.runs.go_on import Around, beside_nothing
 from coterie.runs.jobs import Say, processes, side_by_side
+from coterie.runs.loop import Watch
 from coterie.runs.record import Record
-from coterie.runs.runner import Watch
 from coterie.runs.settings import Settings
 from coterie.runs.sweeps import expanded
-from coterie.runs.tracker import Tracker, tracker_of
 from coterie.storage.locks import locked
-from coterie.watching import both, told, watcher_of
+from coterie.watching import both, called_after_rounds, watcher_of
 
+COMMANDS = {"compare": ("study", 10, "train with several methods and seeds on the same clients, one table")}
 HELP = """Trains with several methods and seeds on the same clients, and puts them into one table.
 
 A method may carry options: fedavg:weighted=false,sample=0.5, and local work of its own:
@@ -63,16 +57,18 @@ GRID = Option("grid", tuple[str, ...], (), "Values for every method that has the
 SEEDS = Option("seeds", int, 3, "How many seeds, counted from --seed.")
 
 
-OWN = (METHODS, GRID, SEEDS, OUT, JOBS, WATCH, ENERGY)
+OWN = (METHODS, GRID, SEEDS, OUT, JOBS, WATCH, *BESIDE, LANGUAGE)
 
 
 @command_with(
     SettingsFlags("compare", HELP, OWN, methods=partial(method_names, default=DEFAULT), kernels=kernel_names)
 )
+@spoken
 def compare(given: Given) -> int:
     settings, extra, _ = given
-    watch, tracker = told(watcher_of(extra["watch"])), tracker_of(extra["energy"])
-    for who, given in (("who watches", extra["watch"]), ("an energy tracker", extra["energy"])):
+    watch, around = called_after_rounds(watcher_of(extra["watch"])), around_runs(extra)
+    alone = {module.WHO: extra[module.OPTION.name] for module in features.brought("option")}
+    for who, given in {"who watches": extra["watch"], **alone}.items():
         if given:  # runs one after the other: logs and counters are no place for several processes
             if extra["jobs"] > 1:
                 raise BadInput(f"--jobs {extra['jobs']}: {who} sees one run at a time: leave it out")
@@ -88,7 +84,7 @@ def compare(given: Given) -> int:
     create(path, comparison, builder)
     screen.say_dim([without] if without else [])
     try:
-        records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch, tracker)
+        records = run_all(path, comparison, command_line(), builder, extra["jobs"], watch, around)
     except (BadInput, BadData, Refused):  # a mistake that only the work itself could show
         if not any((path / place / "metrics.jsonl").exists() for place, _ in asked.cells()):
             empty(path, made)
@@ -103,7 +99,7 @@ def run_all(
     builder: Builder | None = None,
     jobs: int = 0,
     watch: Watch = lambda record: None,
-    tracker: Tracker | None = None,
+    around: Around = beside_nothing,
 ) -> list[Record]:
     """Every run of a comparison that is not finished yet, under one progress bar; then notes on the data.
 
@@ -113,45 +109,43 @@ def run_all(
     builder = builder or Builder()
     cells = list(zip(labelled(comparison), (s for _, s in comparison.cells()), strict=True))
     order = sorted(cells, key=lambda entry: entry[1].seed)
-    if jobs > 1 and comparison.settings.net == "federation":
+    if jobs > 1 and comparison.settings.connector.meets:
         raise BadInput(f"--jobs {jobs}: sites of a federation are in one run at a time: leave it out")
     jobs = processes(jobs, len(cells), builder.small(order[0][1]))
-    try:
-        with closing(locked(path)), screen.progress(sum(cell.rounds for _, cell in cells)) as bar:
-            if jobs > 1:
-                records = in_processes(path, order, command, builder, jobs, bar)
-            else:
-                records = one_by_one(path, order, command, builder, bar, watch, tracker)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(how_to_go_on(path)) from None
+    rounds = sum(cell.rounds for _, cell in cells)
+    with resumable(path), closing(locked(path)), screen.progress(rounds) as bar:
+        if jobs > 1:
+            records = _in_processes(path, order, command, builder, jobs, bar)
+        else:
+            records = _one_by_one(path, order, command, builder, bar, watch, around)
     found = read_records(path) if len(records) < len(cells) else [records[place] for (_, place), _ in cells]
     screen.say_gathered(found)
     return found
 
 
-def one_by_one(
+def _one_by_one(
     path: Path,
     order: Sequence[Cell],
     command: str | None,
     builder: Builder,
     bar: screen.Bar,
     told: Watch,
-    tracker: Tracker | None,
+    around: Around,
 ) -> dict[str, Record]:
     """The records of all runs, by place."""
     records, before = dict[str, Record](), 0
     for (spec, place), cell in order:
-        bar.follows = path / place if cell.net == "federation" else None
+        bar.follows = path / place if cell.connector.meets else None
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=before)
         seen, before = both(watch, told), before + cell.rounds
-        with suppress(Diverged), doing_without(spec, len(order)):  # its folder says so
-            records[place] = record = run_cell(path / place, cell, spec, command, seen, builder, tracker)
+        with suppress(Diverged), _doing_without(spec, len(order)):  # its folder says so
+            records[place] = record = run_cell(path / place, cell, spec, command, seen, builder, around)
             watch(record)
     return records
 
 
 @contextmanager
-def doing_without(spec: str, runs: int) -> Iterator[None]:
+def _doing_without(spec: str, runs: int) -> Iterator[None]:
     """Sites that allow no such work refuse `nothing`, which nobody asked them for: the others go on."""
     try:
         yield
@@ -161,7 +155,7 @@ def doing_without(spec: str, runs: int) -> Iterator[None]:
         screen.say_dim([left_out(error)])
 
 
-def in_processes(
+def _in_processes(
     path: Path, order: Sequence[Cell], command: str | None, builder: Builder, jobs: int, bar: screen.Bar
 ) -> dict[str, Record]:
     """The same by several processes; each says how far it is, some times a second."""

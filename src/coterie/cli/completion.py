@@ -10,13 +10,15 @@ import re
 import zlib
 from ast import literal_eval
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import tyro
 
-from coterie.cli.command import Command, Flags, command_with
-from coterie.cli.commands import COMMANDS, NETWORK, load
+from coterie.cli.command import Command, Flags, command_with, word
+from coterie.cli.main import COMMANDS as ALL
+from coterie.cli.main import NETWORK, load
 
+COMMANDS = {"completion": ("try", 50, "print a completion script for bash, zsh or fish")}
 HELP = """Prints a completion script.
 
 examples:
@@ -38,41 +40,40 @@ ALWAYS = (("-v", "Tell more."), ("--debug", "Show where an error came from."))
 
 
 @dataclass(frozen=True)
-class Completion:
-    shell: Annotated[tyro.conf.Positional[Literal["bash", "zsh", "fish"]], tyro.conf.arg(help="Your shell.")]
+class _Completion:
+    shell: Literal["bash", "zsh", "fish"] = word("Your shell.")
 
 
-@command_with(Flags(Completion, "completion", HELP))
-def completion(asked: Completion) -> int:
-    print(SPEC.sub(packed(everything()), script_of(Completion, asked.shell)), end="")
+@command_with(Flags(_Completion, "completion", HELP))
+def completion(asked: _Completion) -> int:
+    print(SPEC.sub(_packed(everything()), _script_of(_Completion, asked.shell)), end="")
     return 0
 
 
 def everything() -> Spec:
-    """All commands of the table; without its packages, those of a federation are left out."""
+    """All commands; without its packages, those of a federation are left out."""
     below = {}
-    for name, entry in COMMANDS.items():
+    for name, entry in ALL.items():
         try:
-            below[name] = spec_of(load(name), entry.about)
+            below[name] = _spec_of(load(name), entry.about)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in NETWORK:
                 raise
-    whole = spec_of(Command(lambda words: None), "")
+    whole = _spec_of(Command(lambda words: None), "")
     version = {"flags": ["-V", "--version"], "description": "Print the version.", "type": "flag"}
     return {"prog": "coterie", **whole, "options": [*whole["options"], version], "subcommands": below}
 
 
-def spec_of(command: Command, about: str) -> Spec:
-    """A command, with those below it."""
-    found = SPEC.search(script_of(command.flags(), "bash"))
+def _spec_of(command: Command, about: str) -> Spec:
+    found = SPEC.search(_script_of(command.flags(), "bash"))
     assert found is not None, "tyro writes its scripts in another way"
     options = [*literal_eval(found[1])["options"]]
     options += [{"flags": [flag], "description": said, "type": "flag"} for flag, said in ALWAYS]
-    below = {name: spec_of(one, name) for name, one in command.below.items()}
+    below = {name: _spec_of(one, name) for name, one in command.below.items()}
     return {"description": about, "options": options, "subcommands": below, "frontier_groups": []}
 
 
-def script_of(kind: type, shell: str) -> str:
+def _script_of(kind: type, shell: str) -> str:
     """tyro's script for the flags of this dataclass."""
     script = io.StringIO()
     with contextlib.redirect_stdout(script), contextlib.suppress(SystemExit):
@@ -80,7 +81,7 @@ def script_of(kind: type, shell: str) -> str:
     return script.getvalue()
 
 
-def packed(whole: Spec) -> str:
+def _packed(whole: Spec) -> str:
     """The same as lines of Python, with each option once, compressed; none has a sign that shells take apart.
 
     It is a megabyte otherwise, as options of parts stand with each command that takes them. A shell hands it

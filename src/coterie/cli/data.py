@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import tyro
 from rich.table import Table
 from rich.text import Text
 
 from coterie.cli import screen
-from coterie.cli.command import Flags, command_with, subcommands
+from coterie.cli.command import Flags, command_with, subcommands, word
 from coterie.cli.flags import SPENDING, Given, SettingsFlags
 from coterie.core.options import Option
 from coterie.data.sources import SOURCES
-from coterie.papers import drawing
-from coterie.report import splits, views
+from coterie.report import splits
 from coterie.report.paper_figures import write_figures
-from coterie.runs.experiment import prepare
+from coterie.runs.builder import prepare
 from coterie.runs.record import Record
+from coterie.show import figures, views
 from coterie.storage.paths import given_folder
 
+COMMANDS = {"data": ("try", 40, "list, fetch or show data: who has how many of which label")}
 HELP = """Data at hand and to fetch.
 
 usage: coterie data list
@@ -49,17 +49,17 @@ OUT = Option("out", str, ".", "The folder for the pictures.")
 
 
 @dataclass(frozen=True)
-class Listing:
+class _Listing:
     """Lists all data."""
 
 
 @dataclass(frozen=True)
-class Fetch:
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="The data to fetch, or all.")]
+class _Fetch:
+    name: str = word("The data to fetch, or all.")
 
 
-@command_with(Flags(Listing, "data list", LIST))
-def list_data(asked: Listing) -> None:
+@command_with(Flags(_Listing, "data list", LIST))
+def list_data(asked: _Listing) -> None:
     table = Table("name", "at hand", "what", "licence", box=None, header_style="bold")
     for name, cls in SOURCES.items():
         source: Any = cls()
@@ -67,8 +67,8 @@ def list_data(asked: Listing) -> None:
     screen.out.print(table)
 
 
-@command_with(Flags(Fetch, "data fetch", FETCH))
-def fetch(asked: Fetch) -> None:
+@command_with(Flags(_Fetch, "data fetch", FETCH))
+def fetch(asked: _Fetch) -> None:
     for one in SOURCES if asked.name == "all" else [asked.name]:
         files = SOURCES.make(one).fetch()
         print(
@@ -88,7 +88,7 @@ def show(given: Given) -> None:
     if extra["figures"] != "none":
         record = Record(settings.data, experiment.config, about)
         files = write_figures(folder, [record], extra["figures"])
-        files += drawing.write(folder, lambda: splits.draw(record), extra["figures"])
+        files += figures.write(folder, lambda: splits.draw(record), extra["figures"])
         for file in files:
             print(f"figure: {file}")
 
@@ -106,13 +106,13 @@ def label_table(about: Any) -> Table:
     most = max((n for c in about["clients"] if c["labels"] for n in c["labels"][0]), default=1)
     for client in about["clients"]:
         counts = client["labels"][0][: len(shown)] if client["labels"] else []
-        cells = [Text(str(n) if n else "·", style=shade(n / max(most, 1)), justify="right") for n in counts]
+        cells = [Text(str(n) if n else "·", style=_shade(n / max(most, 1)), justify="right") for n in counts]
         sizes = [Text(str(client[part]), justify="right") for part in ("train", "validation", "test")]
         table.add_row(client["name"], *cells, *sizes)
     return table
 
 
-def shade(share: float) -> str:
+def _shade(share: float) -> str:
     if share == 0:
         return "dim"
     steps = ["on grey93", "on light_cyan1", "on sky_blue1", "on deep_sky_blue1", "white on dodger_blue2"]

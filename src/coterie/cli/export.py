@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-import tyro
 from rich.markup import escape
 
 from coterie.cli import screen
-from coterie.cli.command import Flags, command_with
+from coterie.cli.command import Flags, command_with, flag, word
 from coterie.core.errors import BadInput
 from coterie.use import load, save
 
+COMMANDS = {"export": ("after", 100, "write a client's own model into a folder that works without its run")}
 HELP = """Writes a client's own model into a folder that works without the run.
 
 It holds the weights, how rows are read and prepared, and a model card with lines for you to fill in; of other
@@ -26,20 +25,15 @@ examples:
 
 
 @dataclass(frozen=True)
-class Export:
-    run: Annotated[
-        tyro.conf.Positional[str],
-        tyro.conf.arg(metavar="RUN", help="The folder of a run, or one of a comparison's."),
-    ]
-    client: Annotated[str, tyro.conf.arg(help="Whose model; may be left out where the run has only one.")] = (
-        ""
-    )
-    out: Annotated[str, tyro.conf.arg(help="The folder to write.")] = ""
-    onnx: Annotated[bool, tyro.conf.arg(help="Also write model.onnx, for other programs.")] = False
+class _Export:
+    run: str = word("The folder of a run, or one of a comparison's.", "RUN")
+    client: str = flag("", "Whose model; may be left out where the run has only one.")
+    out: str = flag("", "The folder to write.")
+    onnx: bool = flag(False, "Also write model.onnx, for other programs.")
 
 
-@command_with(Flags(Export, "export", HELP))
-def export(asked: Export) -> int:
+@command_with(Flags(_Export, "export", HELP))
+def export(asked: _Export) -> int:
     if not asked.out:
         raise BadInput("no folder to write to: name one with --out")
     predictor = load(asked.run, asked.client)

@@ -8,17 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import tyro
-
-from coterie.cli.command import Flags, command_with, subcommands
+from coterie.cli.command import Flags, command_with, flag, subcommands, word
 from coterie.core.errors import BadInput, CoterieError
-from coterie.federation.headers import printable
+from coterie.federation.messages import printable
 from coterie.storage.paths import fresh_path, given_folder, given_path
 
 if TYPE_CHECKING:
-    from coterie.federation.post import Post
+    from coterie.federation.transport.post import Post
+
+COMMANDS = {
+    "federation": ("partners", 40, "see a federation of several hosts at work; make and revoke its kits"),
+}
+
 
 ANSWERS_IN = 5.0  # seconds in which a site says whether it is busy
 
@@ -39,7 +42,7 @@ examples:
   coterie federation revoke ward south
 """
 
-INIT = """Makes a federation: an authority, and a kit for the coordinator, each site and each person.
+INIT = """Makes a federation: an authority, and a kit for the relay, each site and each person.
 
 Whoever has a kit's key is that party. Hand each kit over by a safe way, to its owner alone.
 
@@ -57,7 +60,7 @@ examples:
   coterie federation invite ward anna --role viewer
 """
 
-WHO = """Says who is connected to the coordinator: sites, and people who lead runs.
+WHO = """Says who is connected to the relay: sites, and people who lead runs.
 
 A lead hears as well which sites are busy, for whom and since when, and which do not answer.
 
@@ -65,13 +68,13 @@ example:
   coterie federation who ward/people/lead
 """
 
-REVOKE = """Shuts a party out: its certificate counts no more once the coordinator has the new list.
+REVOKE = """Shuts a party out: its certificate counts no more once the relay has the new list.
 
 example:
   coterie federation revoke ward south
 """
 
-DEMO = """Shows a federation at work: a coordinator and four hospitals, each in a process of its own.
+DEMO = """Shows a federation at work: a relay and four hospitals, each in a process of its own.
 
 Kits are made, all connect, four methods are compared over the federation, and a hospital predicts with the
 model that stayed there. In the end everything is ended; a folder for each host tells what was where.
@@ -83,7 +86,7 @@ examples:
 
 REHEARSE = """Rehearses what goes wrong: cables are cut; a site, the relay and the driver are killed in a run.
 
-A coordinator and four sites run in network namespaces of their own (this needs root and iproute2). The run
+A relay and four sites run in network namespaces of their own (this needs root and iproute2). The run
 must come to its end, with every round once; as long as nobody was away, with the very numbers of an
 undisturbed run. A minute or two for each time; the exit code is 1 if anything was not as it must be.
 
@@ -92,10 +95,8 @@ examples:
   coterie federation rehearse --times 10
 """
 
-FOLDER = tyro.conf.arg(metavar="DIR", help="The folder that coterie federation init has made.")
-DAYS = tyro.conf.arg(help="For how many days a certificate is valid.")
 OWNERS = {
-    "coordinator": "for the host {host}, where the coordinator runs",
+    "coordinator": "for the host {host}, where the relay runs",
     "site": "for the site {name}",
     "helper": "for {name}, who helps to seal replies: run it on a host of its own",
     "lead": "for {name}, who starts runs",
@@ -104,72 +105,54 @@ OWNERS = {
 
 
 @dataclass(frozen=True)
-class Init:
-    folder: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DIR", help="A new folder.")]
-    sites: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME...", help="The sites' names.")] = ()
-    helpers: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(metavar="NAME...", help="Two servers and a dealer, for runs that are sealed."),
-    ] = ()
-    people: Annotated[
-        tuple[str, ...], tyro.conf.arg(metavar="NAME...", help="Who starts runs; NAME:viewer may only look.")
-    ] = ("lead",)
-    host: Annotated[str, tyro.conf.arg(help="The name or address at which sites reach the coordinator.")] = (
-        "127.0.0.1"
+class _Init:
+    folder: str = word("A new folder.", "DIR")
+    sites: tuple[str, ...] = flag((), "The sites' names.", "NAME...")
+    helpers: tuple[str, ...] = flag((), "Two servers and a dealer, for runs that are sealed.", "NAME...")
+    people: tuple[str, ...] = flag(("lead",), "Who starts runs; NAME:viewer may only look.", "NAME...")
+    host: str = flag("127.0.0.1", "The name or address at which sites reach the relay.")
+    port: int = flag(8443, "The relay's port.")
+    listen: str = flag("", "The address on which the relay listens; this machine alone if empty.")
+    days: int = flag(730, "For how many days a certificate is valid.")
+
+
+@dataclass(frozen=True)
+class _Invite:
+    folder: str = word("The folder that coterie federation init has made.", "DIR")
+    name: str = word("The new party.", "NAME")
+    role: Literal["site", "helper", "lead", "viewer"] = flag("site", "What it may do.")
+    days: int = flag(730, "For how many days a certificate is valid.")
+
+
+@dataclass(frozen=True)
+class _Revoke:
+    folder: str = word("The folder that coterie federation init has made.", "DIR")
+    name: str = word("The party to shut out.", "NAME")
+
+
+@dataclass(frozen=True)
+class _Demo:
+    out: str = flag("", "A new folder; by default one in runs/, federation-demo.", "DIR")
+    hosts: bool = flag(
+        False, "Each host in a network namespace of its own; needs root and iproute2.", switch=True
     )
-    port: Annotated[int, tyro.conf.arg(help="The coordinator's port.")] = 8443
-    listen: Annotated[
-        str, tyro.conf.arg(help="The address on which the coordinator listens; this machine alone if empty.")
-    ] = ""
-    days: Annotated[int, DAYS] = 730
+    rounds: int = flag(15, "Rounds of training for each method.")
 
 
 @dataclass(frozen=True)
-class Invite:
-    folder: Annotated[tyro.conf.Positional[str], FOLDER]
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help="The new party.")]
-    role: Annotated[Literal["site", "helper", "lead", "viewer"], tyro.conf.arg(help="What it may do.")] = (
-        "site"
-    )
-    days: Annotated[int, DAYS] = 730
-
-
-@dataclass(frozen=True)
-class Revoke:
-    folder: Annotated[tyro.conf.Positional[str], FOLDER]
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help="The party to shut out.")]
-
-
-@dataclass(frozen=True)
-class Demo:
-    out: Annotated[
-        str, tyro.conf.arg(metavar="DIR", help="A new folder; by default one in runs/, federation-demo.")
-    ] = ""
-    hosts: Annotated[
-        tyro.conf.FlagCreatePairsOff[bool],
-        tyro.conf.arg(help="Each host in a network namespace of its own; needs root and iproute2."),
-    ] = False
-    rounds: Annotated[int, tyro.conf.arg(help="Rounds of training for each method.")] = 15
-
-
-@dataclass(frozen=True)
-class Rehearse:
-    out: Annotated[
-        str, tyro.conf.arg(metavar="DIR", help="A new folder; by default one in runs/, federation-rehearsal.")
-    ] = ""
-    times: Annotated[int, tyro.conf.arg(help="How many times; each has a folder of its own.")] = 1
+class _Rehearse:
+    out: str = flag("", "A new folder; by default one in runs/, federation-rehearsal.", "DIR")
+    times: int = flag(1, "How many times; each has a folder of its own.")
 
 
 @dataclass(frozen=True)
 class Who:
-    kit: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(metavar="KIT", help="The kit of a lead or a viewer.")
-    ]
+    kit: str = word("The kit of a lead or a viewer.", "KIT")
 
 
 @command_with(Flags(Who, "federation who", WHO))
 def who(asked: Who) -> None:
-    from coterie.federation.post import Post
+    from coterie.federation.transport.post import Post
 
     kit = _kits().read_kit(given_path(asked.kit, "KIT"))
     if kit.role not in ("lead", "viewer"):
@@ -191,8 +174,8 @@ def who(asked: Who) -> None:
 def at_work_of(post: Post, sites: Sequence[str]) -> dict[str, str]:
     """What a lead hears of sites that are not free: with whose work they are busy, or that they are mute."""
     from coterie.core.wire import pack
-    from coterie.federation.post import Missing
-    from coterie.federation.sites import plain_answer
+    from coterie.federation.lead.sites import plain_answer
+    from coterie.federation.transport.post import Missing
 
     said = dict[str, str]()
     if post.kit.role != "lead":
@@ -206,10 +189,10 @@ def at_work_of(post: Post, sites: Sequence[str]) -> dict[str, str]:
     return said
 
 
-@command_with(Flags(Init, "federation init", INIT))
-def init(asked: Init) -> None:
+@command_with(Flags(_Init, "federation init", INIT))
+def init(asked: _Init) -> None:
     folder, kits = given_folder(asked.folder, "DIR"), _kits()
-    made = kits.found(
+    made = kits.found_federation(
         folder,
         asked.sites,
         asked.people,
@@ -226,25 +209,25 @@ def init(asked: Init) -> None:
     for place, whose in rows:
         print(f"  {place!s:<{wide}}  {whose}")
     print("Whoever has a kit's key is that party: hand each over by a safe way, to its owner alone.")
-    print(f"next: coterie coordinate {shlex.quote(str(made[0].folder))}")
+    print(f"next: coterie relay {shlex.quote(str(made[0].folder))}")
 
 
-@command_with(Flags(Invite, "federation invite", INVITE))
-def invite(asked: Invite) -> None:
+@command_with(Flags(_Invite, "federation invite", INVITE))
+def invite(asked: _Invite) -> None:
     kit = _kits().invite(given_path(asked.folder, "DIR"), asked.name, asked.role, asked.days)
     print(f"{kit.folder}: {OWNERS[kit.role].format(name=kit.name)}; hand it over by a safe way")
 
 
-@command_with(Flags(Revoke, "federation revoke", REVOKE))
-def revoke(asked: Revoke) -> None:
+@command_with(Flags(_Revoke, "federation revoke", REVOKE))
+def revoke(asked: _Revoke) -> None:
     folder = given_path(asked.folder, "DIR")
     _kits().revoke(folder, asked.name)
-    print(f"{asked.name} is revoked; a coordinator that runs from {folder / 'coordinator'} shuts it out now")
+    print(f"{asked.name} is revoked; a relay that runs from {folder / 'coordinator'} shuts it out now")
     print(f"if it runs from a copy, put {folder / 'authority' / 'revoked.json'} into that")
 
 
-@command_with(Flags(Demo, "federation demo", DEMO))
-def demo(asked: Demo) -> None:
+@command_with(Flags(_Demo, "federation demo", DEMO))
+def demo(asked: _Demo) -> None:
     if asked.rounds < 1:
         raise BadInput(f"--rounds {asked.rounds} must be at least 1: try 15")
     folder = _new_folder(asked.out, "federation-demo")
@@ -255,8 +238,8 @@ def demo(asked: Demo) -> None:
     show.demo(folder, asked.hosts, asked.rounds, _say)
 
 
-@command_with(Flags(Rehearse, "federation rehearse", REHEARSE))
-def rehearse(asked: Rehearse) -> int:
+@command_with(Flags(_Rehearse, "federation rehearse", REHEARSE))
+def rehearse(asked: _Rehearse) -> int:
     if asked.times < 1:
         raise BadInput(f"--times {asked.times} must be at least 1: try 1")
     folder = _new_folder(asked.out, "federation-rehearsal")
@@ -271,13 +254,10 @@ federation = subcommands("federation", HELP, KINDS)
 
 
 def _new_folder(out: str, name: str) -> Path:
-    """Where to write; nothing is there yet."""
     folder = given_folder(out) if out else fresh_path(Path("runs") / name)
     _kits().check_free(folder)
-    from coterie.federation.flare import installed
+    import coterie.federation.transport.line  # noqa: F401  # whoever lacks packages hears it before anything is made
 
-    with installed():
-        import coterie.federation.flare.line  # noqa: F401
     return folder
 
 
@@ -295,7 +275,7 @@ def _say(line: str) -> None:
 def _kits() -> ModuleType:
     """The module that makes kits; it needs a package that those who work on one host do without."""
     try:
-        from coterie.federation import kits
+        from coterie.federation.kits import authority as kits
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "cryptography":
             raise

@@ -15,17 +15,15 @@ from functools import partial
 from types import GenericAlias
 from typing import Annotated, Any, Literal, NamedTuple
 
-import tyro
-
-from coterie.cli.command import parse
-from coterie.cli.words import SWITCH, by_flag, check_words
-from coterie.cli.words import named as flag_named
+from coterie.cli.command import SWITCH, asks_for_help, by_flag, read_words, show_help, shown_flag
+from coterie.cli.command import named as flag_named
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadInput, CoterieError, Gathered, naming_flags_of, shown
 from coterie.core.options import Option, coerced, options_of, table_of
+from coterie.data.sources import SOURCES, natural_of
 from coterie.kernels import WORK, nested
 from coterie.kernels.natural import AUTO, STEPS, only_work
-from coterie.runs.settings import NATURAL, PARTS, Settings, data_for, from_table, read_toml, unused
+from coterie.runs.settings import PARTS, Settings, data_for, from_table, read_toml, unused
 from coterie.sites.features import Features
 from coterie.storage.paths import given_path
 from coterie.storage.plugins import load_plugins
@@ -51,10 +49,12 @@ def read_settings(
     `methods` and `kernels` name further ones whose options become flags too (for comparisons); `only` the
     settings that a command takes, if not all, and `without` those that it does not.
     """
-    words = recipe_alias(words)
+    typed = words  # --recipe my.toml is --data table --table.recipe my.toml
+    words = [re.sub(r"^--recipe(?==|$)", "--table.recipe", word) for word in words]
+    words = ["--data", "table", *words] if words != list(typed) and peek(typed, "data") is None else words
     path, table = peek(words, "config") or "config", config_of(words)
-    load_plugins(peek_many(words, "plugins"))
-    base, given = _from_file(table, more, path)
+    load_plugins(_peek_many(words, "plugins"))
+    base, own = _from_file(table, more, path)
     base, works = _worked(words, base, methods, kernels)
     classes, wrong = _parts(words, base, methods, only, kernels, works)
     unknown = bool(wrong.found)
@@ -63,22 +63,27 @@ def read_settings(
             wrong.add(f"{path}: {unused(name, classes)}")
     for name in (name for name in table if name in without):
         wrong.add(f"{path}: {name} is not for coterie {command}: leave it out")
-    shared, own = _shared(only, without, bool(methods)), [CONFIG, *more]
-    asked = bool({"-h", "--help"} & set(words))
-    staged = base.features is not None or asks_for("features", words)
-    if not asked:
-        tables = classes | ({"features": Features} if staged else {})
-        hints = {**_hints([*shared, *own], tables), "--features": SWITCH}
-        wrong.found += check_words(words, hints, command, partial(_strange, tables, unknown)).found
+    shared, staged = _shared(only, without, bool(methods)), base.features is not None
+    if asks_for_help(words):
+        wrong.refuse()
+        show_help(_kind(command, shared, more, base, own, classes, staged or not only), command, description)
+    staged = staged or any(word == "--features" or word.startswith("--features.") for word in words)
+    tables = classes | ({"features": Features} if staged else {})
+    flags = {flag_named(f"--{o.name}"): ("", o) for o in [*shared, CONFIG, *more]}
+    for name, cls in tables.items():  # each flag with the table that its option stands in
+        flags |= {flag_named(f"--{name}.{o.name}"): (name, o) for o in options_of(cls)}
+    hints = {flag: option.hint for flag, (_, option) in flags.items()} | {"--features": SWITCH}
+    found, mistakes = read_words(words, hints, command, partial(_strange, tables, unknown))
+    wrong.found += mistakes.found
     wrong.refuse()
-    fields = [_field(o, getattr(base, o.name)) for o in shared]
-    fields += [_field(o, given.get(o.name, o.default)) for o in own]
-    fields += [_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()]
-    fields += [_features(base.features)] if staged or (asked and not only) else []
-    kind = dataclasses.make_dataclass(command, fields, frozen=True)
-    parsed = parse(kind, [w for w in words if w != "--features"], command, description)
-    settings = _settings_of(parsed, shared, classes, staged, [*kernels, *works])
-    return settings, {o.name: getattr(parsed, o.name) for o in own}
+    given = dict[str, dict[str, Any]]()
+    for flag, (of, option) in flags.items():
+        if flag[2:] in found:
+            given.setdefault(of, {})[option.name] = found[flag[2:]]
+    flat = given.pop("", {})
+    settings = {o.name: flat.get(o.name, getattr(base, o.name)) for o in shared}
+    own = {o.name: flat.get(o.name, own.get(o.name, o.default)) for o in [CONFIG, *more]}
+    return _settings_of(settings, given, base, classes, staged, [*kernels, *works]), own
 
 
 def _shared(only: Collection[str], without: Collection[str], methods: bool) -> list[Option]:
@@ -88,24 +93,34 @@ def _shared(only: Collection[str], without: Collection[str], methods: bool) -> l
 
 
 def _settings_of(
-    parsed: Any, shared: Sequence[Option], classes: Mapping[str, type], staged: bool, kernels: Sequence[str]
+    flat: Mapping[str, Any],
+    given: Mapping[str, Mapping[str, Any]],
+    base: Settings,
+    classes: Mapping[str, type],
+    staged: bool,
+    kernels: Sequence[str],
 ) -> Settings:
-    """What was parsed as settings; all that they and their parts refuse is said at once."""
-    wrong = Gathered()
+    """What was given as settings, over those of a file; all that they and their parts refuse is said at once.
+    Every option of every part is spelled out.
+    """
     options = {
-        name: {o.name: getattr(getattr(parsed, _identifier(name)), o.name) for o in options_of(cls)}
+        name: {o.name: o.default for o in options_of(cls)}
+        | coerced(cls, base.options.get(name, {}), name)
+        | dict(given.get(name, {}))
         for name, cls in classes.items()
         if options_of(cls)
     }
+    wrong, features = Gathered(), None
     with wrong.one():
-        features = Features(**vars(parsed.features)) if staged else None
+        before = {} if base.features is None else table_of(base.features)
+        features = Features.of({**before, **given.get("features", {})}) if staged else None
     with wrong.one():
-        settings = Settings(**{o.name: getattr(parsed, o.name) for o in shared}, options=options)
+        settings = Settings(**flat, options=options)
     for name in (name for name in options if name not in WORK):
         with wrong.one(), naming_flags_of(classes[name]):
             classes[name](**coerced(classes[name], options[name], name))
-    own = [parsed.kernel] if getattr(parsed, "kernel", AUTO) != AUTO else []
-    for kernel in [*own, *kernels]:
+    named = [flat["kernel"]] if flat.get("kernel", AUTO) != AUTO else []
+    for kernel in [*named, *kernels]:
         with wrong.one():
             nested.made(kernel, options)
     wrong.refuse()
@@ -155,49 +170,27 @@ def _parts(
     classes, wrong = dict[str, type](), Gathered()
     with wrong.one():
         named["data"] = data_for(named["data"], named.get("net", base.net))
-    if named["data"] in NATURAL:
-        for kind, natural in zip(("split", "model"), NATURAL[named["data"]], strict=True):
-            named |= {kind: natural} if named.get(kind) == "auto" else {}
+    if named["data"] in SOURCES:
+        natural = natural_of(named["data"])
+        for kind, name in (("split", natural.split), ("model", natural.model)):
+            named |= {kind: name} if named.get(kind) == "auto" else {}
     more = [*(("method", name) for name in methods), *(("kernel", name) for name in kernels)]
     for kind, name in [*named.items(), *more]:
         with wrong.one():
             if kind == "kernel":
                 some = works if name == AUTO else nested.names_in(name)
                 classes |= {part: WORK[part] for part in some}
-            elif not unresolved(kind, name):
+            elif name != "auto" or kind not in ("split", "model"):  # which rows decide; an engine may be auto
                 classes[name] = PARTS[kind][name]
     return classes, wrong
 
 
-def _hints(flat: Sequence[Option], tables: Mapping[str, type]) -> dict[str, Any]:
-    """The type of each flag, by the flag."""
-    hints = {o.name: o.hint for o in flat}
-    hints |= {f"{name}.{o.name}": o.hint for name, cls in tables.items() for o in options_of(cls)}
-    return {flag_named(f"--{name}"): hint for name, hint in hints.items()}
-
-
-def unresolved(kind: str, name: str) -> bool:
-    """Whether a split or a model is still to be chosen by the data; an engine may be called auto."""
-    return name == "auto" and kind in ("split", "model")
-
-
 def peek(words: Sequence[str], flag: str) -> str | None:
     """The value of --flag, before anything is parsed; of several the last, as the parser has it."""
-    return next(iter(peek_many(words, flag)), None)
+    return next(iter(_peek_many(words, flag)), None)
 
 
-def recipe_alias(words: Sequence[str]) -> list[str]:
-    """--recipe my.toml is --data table --table.recipe my.toml."""
-    found = [re.sub(r"^--recipe(?==|$)", "--table.recipe", word) for word in words]
-    return ["--data", "table", *found] if found != list(words) and peek(words, "data") is None else found
-
-
-def asks_for(table: str, words: Sequence[str]) -> bool:
-    """Whether a table that is not there by default is named, by itself or by one of its options."""
-    return any(word == f"--{table}" or word.startswith(f"--{table}.") for word in words)
-
-
-def peek_many(words: Sequence[str], flag: str) -> list[str]:
+def _peek_many(words: Sequence[str], flag: str) -> list[str]:
     """The values after --flag, up to the next flag; of several the last, as the parser has it."""
     return next((values for name, values in reversed(list(by_flag(words))) if name == f"--{flag}"), [])
 
@@ -210,7 +203,7 @@ def config_of(words: Sequence[str]) -> dict[str, Any]:
 
 def method_names(words: Sequence[str], default: Sequence[str]) -> list[str]:
     """The methods that --methods, or the file of --config, lists, without their options."""
-    listed = peek_many(words, "methods") or config_of(words).get("methods", default)
+    listed = _peek_many(words, "methods") or config_of(words).get("methods", default)
     if not isinstance(listed, list | tuple):
         raise BadInput(f"{peek(words, 'config')}: methods must be a list; got {shown(listed)}: put it in [ ]")
     return [str(spec).partition(":")[0] for spec in listed]
@@ -218,7 +211,7 @@ def method_names(words: Sequence[str], default: Sequence[str]) -> list[str]:
 
 def kernel_names(words: Sequence[str]) -> list[str]:
     """The kernels that methods choose for themselves, as in fedavg:kernel=dp(sgd)."""
-    listed = peek_many(words, "methods") or config_of(words).get("methods", ())
+    listed = _peek_many(words, "methods") or config_of(words).get("methods", ())
     pairs = [pair for spec in listed for pair in str(spec).partition(":")[2].split(",")]
     found = [value for name, _, value in (pair.partition("=") for pair in pairs) if name.strip() == "kernel"]
     return [kernel for value in found for kernel in value.split("|")]
@@ -232,7 +225,9 @@ def _from_file(
     with wrong.one():
         base = from_table({k: v for k, v in table.items() if k not in own}, where)
     with wrong.one():
-        given = _own_values(more, {k: v for k, v in table.items() if k in own}, where)
+        fields = [(o.name, o.hint, dataclasses.field(default=o.default)) for o in more]
+        mine = {k: v for k, v in table.items() if k in own}
+        given = coerced(dataclasses.make_dataclass("Own", fields), mine, where)  # checked as any others
     wrong.refuse()
     return base, given
 
@@ -248,33 +243,41 @@ def _strange(used: Iterable[str], unknown: bool, flag: str) -> str | None:
     return f"{flag}: {unused(part, used)}" if part in known else None
 
 
-def _own_values(own: Sequence[Option], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A command's own settings in a file, checked as any others."""
-    fields = [(o.name, o.hint, dataclasses.field(default=o.default)) for o in own]
-    return coerced(dataclasses.make_dataclass("Own", fields), table, where)
+# help and completion, which tyro makes of a dataclass
 
 
-def _identifier(name: str) -> str:
-    return name.replace("-", "_")
+def _kind(
+    command: str,
+    shared: Sequence[Option],
+    more: Sequence[Option],
+    base: Settings,
+    own: Mapping[str, Any],
+    classes: Mapping[str, type],
+    staged: bool,
+) -> type:
+    """The flags of a command, with the defaults that a file leaves."""
+    fields = [_field(o, getattr(base, o.name)) for o in shared]
+    fields += [_field(o, own.get(o.name, o.default)) for o in [CONFIG, *more]]
+    fields += [_table(name, cls, base.options.get(name, {})) for name, cls in classes.items()]
+    fields += [_features(base.features)] if staged else []
+    return dataclasses.make_dataclass(command, fields, frozen=True)
 
 
 def _field(option: Option, default: Any) -> tuple[str, Any, Any]:
-    hint: Any = option.hint
-    metavar = "INT" if hint == int | None else None
-    return (
-        option.name,
-        Annotated[hint, tyro.conf.arg(help=option.help, metavar=metavar)],
-        dataclasses.field(default=default),
-    )
+    metavar = "INT" if option.hint == int | None else None
+    return shown_flag(option.name, option.hint, default, option.help, metavar)
 
 
 def _table(name: str, cls: type, given: Mapping[str, Any], about: str = "") -> tuple[str, Any, Any]:
     """`about` stands above the table in the help; were there none, tyro would search source files for one."""
+    import tyro
+
     values = coerced(cls, given, name)
     fields = [_field(o, values.get(o.name, o.default)) for o in options_of(cls)]
-    kind = dataclasses.make_dataclass(_identifier(name), fields, frozen=True)
+    name = name.replace("-", "_")
+    kind = dataclasses.make_dataclass(name, fields, frozen=True)
     told: Any = Annotated[kind, tyro.conf.arg(help=about)]
-    return _identifier(name), told, dataclasses.field(default_factory=kind)
+    return name, told, dataclasses.field(default_factory=kind)
 
 
 def _features(given: Features | None) -> tuple[str, Any, Any]:
@@ -318,6 +321,8 @@ class SettingsFlags:
 
     def flags(self) -> type:
         """The flags with any parts whatever, whose names are choices."""
+        import tyro
+
         names: dict[str, Any] = {kind: Literal[("auto", *registry)] for kind, registry in PARTS.items()}
         names["methods"] = GenericAlias(tuple, (names["method"], ...))
         shared = _shared(self.only, self.without, self.methods is not None)
@@ -329,4 +334,4 @@ class SettingsFlags:
         if not self.only:
             switch: Any = Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="features")]
             fields += [_features(None), ("last_layer", switch, dataclasses.field(default=False))]
-        return dataclasses.make_dataclass(_identifier(self.name), fields, frozen=True)
+        return dataclasses.make_dataclass(self.name.replace("-", "_"), fields, frozen=True)

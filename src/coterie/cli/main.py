@@ -1,5 +1,15 @@
 """The `coterie` command: finds the subcommand, and turns errors into lines and an exit code.
 
+Commands are found by looking: in the files of this folder, and in `command.py` of each feature and study. A
+file says of itself which it has, among which others, at which place there, and what they do:
+
+    COMMANDS = {"run": ("try", 20, "train with one method and write a run folder with a report")}
+
+The function of a command has its name (`plan_privacy`), and its flags above it (`command.py`). This
+dictionary is read as text, as to import every command takes seconds; a command is imported when it is called.
+
+Exit codes:
+
 0    done
 1    a mistake of the program: one line that asks to report it
 2    a mistake or a mishap that its lines explain
@@ -11,16 +21,19 @@ A traceback is shown with --debug alone.
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import logging
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import NoReturn
+from ast import literal_eval
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import coterie
-from coterie.cli.commands import COMMANDS, NETWORK, load
 from coterie.core.clock import CLOCK
 from coterie.core.errors import (
     BadInput,
@@ -32,6 +45,81 @@ from coterie.core.errors import (
     spelled_for_shell,
     with_flags,
 )
+
+if TYPE_CHECKING:
+    from coterie.cli.command import Command
+
+
+NETWORK = ("cryptography", "msgspec", "zstandard")  # of the extra coterie[network]
+GROUPS = {
+    "try": "Try it",
+    "study": "Study methods",
+    "tables": "Look at tables of your own",
+    "partners": "Train with partners",
+    "after": "After a run",
+    "privacy": "Privacy and proof",
+}
+"""What people want, in the order in which a newcomer meets it."""
+
+
+class _Entry(NamedTuple):
+    """What `coterie --help` says of a command, and where it is."""
+
+    group: str
+    place: int
+    about: str
+    module: str
+
+
+def _found() -> Mapping[str, _Entry]:
+    """All there are, in the order of their groups and places."""
+    found = {
+        name: _Entry(*said, module)
+        for module, path in _files()
+        for name, said in _declared_in(path.read_text("utf-8")).items()
+    }
+    order = {group: number for number, group in enumerate(GROUPS)}
+    return dict(sorted(found.items(), key=lambda one: (order[one[1].group], one[1].place, one[0])))
+
+
+def _declared_in(source: str) -> Mapping[str, tuple[str, int, str]]:
+    """What a file says of its commands; nothing where it has none."""
+    _, sign, rest = source.partition("\nCOMMANDS = {")
+    return literal_eval("{" + rest[: rest.index("}\n")] + "}") if sign else {}
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    here = Path(__file__).parent
+    for path in here.glob("*.py"):
+        yield f"coterie.cli.{path.stem}", path
+    for room in ("features", "studies"):
+        for path in (here.parent / room).rglob("command.py"):
+            yield ".".join(("coterie", *path.relative_to(here.parent).with_suffix("").parts)), path
+
+
+COMMANDS = _found()
+
+ALIASES = {"coordinate": "relay"}
+"""Names that commands had before, which still work and say the new one."""
+
+
+def load(name: str) -> Command:
+    """The function of a command.
+
+    What is loaded stays to the end. To look through it for garbage takes a tenth of a second, several times
+    while it is loaded and every so often in a run: Python is told not to.
+    """
+    module = COMMANDS[name].module
+    if module not in sys.modules:
+        gc.disable()
+        try:
+            importlib.import_module(module)
+        finally:
+            gc.freeze()
+            gc.enable()
+    command: Command = getattr(sys.modules[module], name.replace("-", "_"))
+    return command
+
 
 HELP = """coterie {version}: with whom should each site learn? A model for each, and rows stay at home
 
@@ -81,12 +169,12 @@ def main(words: Sequence[str] | None = None) -> int:
         if STOPPED:  # a library made another error of it
             _say("stopped")
             return 130
-        lines, code = told(error)
+        lines, code = _told(error)
         _say(*lines)
         return code
 
 
-def told(error: Exception) -> tuple[list[str], int]:
+def _told(error: Exception) -> tuple[list[str], int]:
     """What the person at the keyboard reads of an error, and the exit code."""
     if isinstance(error, CoterieError):
         return [with_flags(line, COMMON) for line in lines_of(error)], 2
@@ -118,14 +206,19 @@ def entry() -> None:
 
 
 def _dispatch(words: list[str]) -> int:
-    for word in words:
-        _refuse_unwritable(word)
+    for word in words:  # what no file of text can hold, and so no record: bytes that are not UTF-8, and NUL
+        if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
+            said = f"argument {shown(word)} is not text in UTF-8"
+            raise BadInput(f"{said}: rename the file, or write another word")
     if not words or words[0] in ("-h", "--help", "help"):
-        print(HELP.format(version=coterie.__version__, commands=by_group()), end="")
+        print(HELP.format(version=coterie.__version__, commands=_by_group()), end="")
         return 0
     if words[0] in ("--version", "-V"):
         print(coterie.__version__)
         return 0
+    if words[0] in ALIASES:
+        _say(f"coterie {words[0]} is called coterie {ALIASES[words[0]]} now; both do the same")
+        words = [ALIASES[words[0]], *words[1:]]
     if words[0] not in COMMANDS:
         raise UnknownName("command", words[0], COMMANDS)
     try:
@@ -136,18 +229,12 @@ def _dispatch(words: list[str]) -> int:
         return int(stop.code or 0)
 
 
-def by_group() -> str:
+def _by_group() -> str:
     """A line for each command, below what people want of it."""
     wide, groups = max(map(len, COMMANDS)) + 2, dict[str, list[str]]()
     for name, entry in COMMANDS.items():
         groups.setdefault(entry.group, []).append(f"  {name:<{wide}}{entry.about}")
-    return "".join("\n".join(["", f"{group}:", *lines, ""]) for group, lines in groups.items())
-
-
-def _refuse_unwritable(word: str) -> None:
-    """Refuses what no file of text can hold, and so no record: bytes that are not UTF-8, and NUL."""
-    if "\0" in word or any("\ud800" <= c <= "\udfff" for c in word):
-        raise BadInput(f"argument {shown(word)} is not text in UTF-8: rename the file, or write another word")
+    return "".join("\n".join(["", f"{GROUPS[group]}:", *lines, ""]) for group, lines in groups.items())
 
 
 def _say(*lines: str) -> None:

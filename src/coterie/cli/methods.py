@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
-from typing import Annotated
 
-import tyro
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.command import Flags, command_with
+from coterie.cli.command import Flags, command_with, flag, word
 from coterie.core.errors import UnknownName
 from coterie.core.options import options_of
 from coterie.methods import METHODS, partners_of
@@ -21,6 +19,7 @@ from coterie.rules import RULES, Rule
 from coterie.runs.settings import PARTS
 from coterie.storage.plugins import load_plugins
 
+COMMANDS = {"methods": ("try", 30, "list methods, splits, models and kernels, or explain one")}
 HELP = """Lists methods, splits, models, kernels, engines, nets, wrappers and rules, or explains one of them.
 
 examples:
@@ -42,14 +41,9 @@ SHOWN = {
 
 @dataclass(frozen=True)
 class Methods:
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="One of them, to explain.")] = ""
-    plugins: Annotated[
-        tuple[str, ...],
-        tyro.conf.arg(help="Python files that register methods, models or splits of your own."),
-    ] = ()
-    reveals: Annotated[bool, tyro.conf.arg(help="Print the page of what each method reveals to whom.")] = (
-        False
-    )
+    name: str = word("One of them, to explain.", default="")
+    plugins: tuple[str, ...] = flag((), "Python files that register methods, models or splits of your own.")
+    reveals: bool = flag(False, "Print the page of what each method reveals to whom.")
 
 
 @command_with(Flags(Methods, "methods", HELP))
@@ -64,17 +58,17 @@ def methods(asked: Methods) -> int:
     for kind, title in SHOWN.items():
         table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False)
         for entry, cls in PARTS[kind].items():
-            table.add_row(f"  {entry}", first_line(cls))
+            table.add_row(f"  {entry}", _first_line(cls))
         screen.out.print(table)
     for title, registry in (("wrappers", WRAPS), ("rules", RULES)):
         table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False)
         for entry, cls in registry.items():
-            table.add_row(f"  {entry}", first_line(cls))
+            table.add_row(f"  {entry}", _first_line(cls))
         screen.out.print(table)
     return 0
 
 
-def first_line(cls: type) -> str:
+def _first_line(cls: type) -> str:
     return (inspect.getdoc(cls) or "").splitlines()[0]
 
 
@@ -96,15 +90,14 @@ def explain(name: str) -> None:
         flag = f"{name}:{option.name}=" if name in RULES else f"--{name}.{option.name.replace('_', '-')}"
         print(f"\n  {flag} (default: {default})\n      {option.help}")
     if name in RULES:
-        print(f"\n  {rule_in_words(cls)}")
+        print(f"\n  {_rule_in_words(cls)}")
     if any(option.name == "rule" for option in options_of(cls)):
         print("\nrules (coterie methods RULE explains one; options are written rule:option=value):")
         for entry, rule in RULES.items():
-            print(f"  {entry:<18}{first_line(rule)}\n{'':<20}{rule_in_words(rule)}")
+            print(f"  {entry:<18}{_first_line(rule)}\n{'':<20}{_rule_in_words(rule)}")
 
 
-def rule_in_words(rule: type[Rule]) -> str:
-    """What it needs, in a line."""
+def _rule_in_words(rule: type[Rule]) -> str:
     needs = rule.needs
     words = [f"needs {needs.bound}", "looks at single models (open)" if needs.opens else "runs sealed"]
     words += ["trusts one's own reply"] if needs.root else []

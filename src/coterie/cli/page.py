@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-import tyro
-
-from coterie.cli.command import Flags, command_with
+from coterie.cli.command import Flags, command_with, flag, word
 from coterie.core.errors import BadInput
 
+COMMANDS = {"page": ("after", 40, "show runs, live federations and a site's own part in them in a browser")}
 HELP = """Serves runs, comparisons and advice in a browser, on this machine: with whom, why, what is gained,
 what is given away. Runs that go on are followed as they go.
 
@@ -27,18 +25,11 @@ PACKAGES = ("starlette", "uvicorn")
 
 @dataclass(frozen=True)
 class Page:
-    places: Annotated[
-        tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="PLACE", help="Folders to show; by default runs."),
-    ] = ()
-    host: Annotated[
-        str, tyro.conf.arg(help="Where to listen; other machines reach it only if told so, and by TLS.")
-    ] = "127.0.0.1"
-    port: Annotated[int, tyro.conf.arg(help="The port; by default 8377, or the next that is free.")] = 0
-    name: Annotated[str, tyro.conf.arg(help="How people reach this machine, for the address.")] = ""
-    kit: Annotated[
-        str, tyro.conf.arg(help="Whose certificate serves other machines; by default that of a site shown.")
-    ] = ""
+    places: tuple[str, ...] = word("Folders to show; by default runs.", "PLACE", default=())
+    host: str = flag("127.0.0.1", "Where to listen; other machines reach it only if told so, and by TLS.")
+    port: int = flag(0, "The port; by default 8377, or the next that is free.")
+    name: str = flag("", "How people reach this machine, for the address.")
+    kit: str = flag("", "Whose certificate serves other machines; by default that of a site shown.")
 
 
 @command_with(Flags(Page, "page", HELP))
@@ -47,22 +38,22 @@ def page(asked: Page) -> int:
         from coterie.page.library import library_of
         from coterie.page.serve import Where, serve
     except ModuleNotFoundError as error:
-        raise needed(error) from None
+        raise _needed(error) from None
     library = library_of(asked.places or ("runs",))
     kit = None
     folder = asked.kit or (str(library.sites[0].kit) if library.sites else "")
     if folder:
-        from coterie.federation.party import read_kit
+        from coterie.federation.kits.kit import read_kit
 
         kit = read_kit(folder)
     try:
         serve(library, Where(asked.host, asked.port, asked.name, kit))
     except ModuleNotFoundError as error:
-        raise needed(error) from None
+        raise _needed(error) from None
     return 0
 
 
-def needed(error: ModuleNotFoundError) -> Exception:
+def _needed(error: ModuleNotFoundError) -> Exception:
     package = (error.name or "").partition(".")[0]
     if package not in PACKAGES:
         return error

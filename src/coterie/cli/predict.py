@@ -6,24 +6,23 @@ import csv
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from coterie.cli import screen
-from coterie.cli.command import Flags, command_with
+from coterie.cli.command import Flags, command_with, flag, word
 from coterie.core.errors import Gathered
-from coterie.report import words as wording
+from coterie.show import numbers as wording
 from coterie.storage.paths import given_path, refuse_overwriting
 from coterie.use import Cut, Predictor, load
+from coterie.use.intake import Asked
 from coterie.use.predictor import CALLED, Answers
-from coterie.use.rows import Asked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
 
+COMMANDS = {"predict": ("after", 90, "ask a client's own model about new rows of a table")}
 HELP = """Predicts rows of a table with a client's own model, from its run or from an exported folder.
 
 Columns are found by name and prepared as in training. Each row gets a class and the probability of every
@@ -43,43 +42,22 @@ examples:
 
 
 @dataclass(frozen=True)
-class Predict:
-    run: Annotated[
-        tyro.conf.Positional[str],
-        tyro.conf.arg(
-            metavar="RUN", help="The folder of a run, one of a comparison's, or an exported model."
-        ),
-    ]
-    rows: Annotated[
-        tyro.conf.Positional[str],
-        tyro.conf.arg(metavar="FILE", help="The table: CSV, TSV, Excel or Parquet, with a header."),
-    ]
-    client: Annotated[
-        str, tyro.conf.arg(help="Whose model; may be left out where the folder has only one.")
-    ] = ""
-    threshold: Annotated[
-        float, tyro.conf.arg(help="Name no class that is less probable than this; 0 always names one.")
-    ] = 0.0
-    cut: Annotated[
-        str,
-        tyro.conf.arg(
-            metavar="CLASS=P",
-            help="Of two classes name this one where it is at least so probable; by default as was decided.",
-        ),
-    ] = ""
-    explain: Annotated[
-        int, tyro.conf.arg(help="Name so many columns that pushed most towards what is said; 0 for none.")
-    ] = 0
-    strict: Annotated[
-        bool, tyro.conf.arg(help="Refuse the file if some row cannot be predicted, instead of skipping it.")
-    ] = False
-    ranges: Annotated[
-        str,
-        tyro.conf.arg(
-            help="A TOML file with bounds of your own, beside Coterie's, as coterie check takes it."
-        ),
-    ] = ""
-    out: Annotated[str, tyro.conf.arg(help="A CSV file to write; by default it is printed.")] = ""
+class _Predict:
+    run: str = word("The folder of a run, one of a comparison's, or an exported model.", "RUN")
+    rows: str = word("The table: CSV, TSV, Excel or Parquet, with a header.", "FILE")
+    client: str = flag("", "Whose model; may be left out where the folder has only one.")
+    threshold: float = flag(0.0, "Name no class that is less probable than this; 0 always names one.")
+    cut: str = flag(
+        "",
+        "Of two classes name this one where it is at least so probable; by default as was decided.",
+        "CLASS=P",
+    )
+    explain: int = flag(0, "Name so many columns that pushed most towards what is said; 0 for none.")
+    strict: bool = flag(False, "Refuse the file if some row cannot be predicted, instead of skipping it.")
+    ranges: str = flag(
+        "", "A TOML file with bounds of your own, beside Coterie's, as coterie check takes it."
+    )
+    out: str = flag("", "A CSV file to write; by default it is printed.")
 
     def __post_init__(self) -> None:
         wrong = Gathered()
@@ -92,12 +70,11 @@ class Predict:
         wrong.refuse()
 
     def given(self) -> Cut | None:
-        """The cut, if there is one on the command line."""
         return Cut.read(self.cut) if self.cut else None
 
 
-@command_with(Flags(Predict, "predict", HELP))
-def predict(asked: Predict) -> int:
+@command_with(Flags(_Predict, "predict", HELP))
+def predict(asked: _Predict) -> int:
     predictor = load(asked.run, asked.client, threshold=asked.threshold, cut=asked.given())
     if asked.ranges:
         predictor = predictor.with_ranges(given_path(asked.ranges, "--ranges"))
@@ -107,7 +84,12 @@ def predict(asked: Predict) -> int:
         table = predictor.table_of(found, asked.explain)
         text = csv_of(table)
         show("all rows predicted", 100)
-    notes = (*predictor.means, *unsure_first(predictor), *predictor.notes, *notes_of(found.asked))
+    left, cut, threshold = list[str](), predictor.cut, predictor.threshold  # what a threshold leaves of a cut
+    if cut is not None and threshold > max(cut.at, 1 - cut.at):
+        left = [f"threshold {threshold:g} leaves nothing to the cut: wherever it matters, no class is named"]
+    elif cut is not None and threshold:
+        left = [f"no class is named where none reaches the threshold {threshold:g}, whatever the cut says"]
+    notes = (*predictor.means, *left, *predictor.notes, *notes_of(found.asked))
     said = summary(predictor, table, len(found.asked) - len(found.asked.kept))
     screen.say_table(notes, text, asked.out, said)
     return 0
@@ -140,18 +122,7 @@ def some_answers(
 
 
 def notes_of(asked: Asked) -> tuple[str, ...]:
-    """Worth knowing of the rows that were asked about."""
     return (*asked.said, *asked.trust.notes())
-
-
-def unsure_first(predictor: Predictor) -> list[str]:
-    """What a threshold leaves of a cut."""
-    cut, threshold = predictor.cut, predictor.threshold
-    if cut is None or not threshold:
-        return []
-    if threshold > max(cut.at, 1 - cut.at):
-        return [f"threshold {threshold:g} leaves nothing to the cut: wherever it matters, no class is named"]
-    return [f"no class is named where none reaches the threshold {threshold:g}, whatever the cut says"]
 
 
 def summary(predictor: Predictor, table: pd.DataFrame, skipped: int = 0) -> str:

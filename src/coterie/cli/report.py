@@ -5,28 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
-
+from coterie import features
 from coterie.cli import screen
-from coterie.cli.command import Flags, command_with
+from coterie.cli.command import Flags, command_with, flag, word
 from coterie.cli.run import title
 from coterie.core.errors import BadRun
-from coterie.report.audit import read_audit
+from coterie.report.frames import write_csv
 from coterie.report.latex import latex_table
-from coterie.report.page import Section, write_report
+from coterie.report.page import write_report
 from coterie.report.paper_figures import write_figures
-from coterie.report.quality import read_quality
-from coterie.report.tables import write_csv
-from coterie.runs.about import command_line
-from coterie.runs.advising import is_advice, read_question
 from coterie.runs.compare import diverged_in, is_comparison, read_records
-from coterie.runs.cost import read_cost
-from coterie.runs.folder import is_run, way_on
+from coterie.runs.folder import is_run, read_cost, way_on
+from coterie.show.parts import Runs as Section
+from coterie.show.words import speaking
 from coterie.storage.atomic import write_whole
 from coterie.storage.paths import given_file, given_path
 
+COMMANDS = {"report": ("after", 30, "write the page, CSV or figures of a run or a comparison again")}
 HELP = """Writes the page of a run, comparison or advice, finished or not; tables as CSV; figures for a paper.
 
 examples:
@@ -37,32 +34,25 @@ examples:
 
 
 @dataclass(frozen=True)
-class Report:
-    path: Annotated[
-        tyro.conf.Positional[str],
-        tyro.conf.arg(help="The folder of a run, a comparison, or several of them."),
-    ]
-    csv: Annotated[
-        bool,
-        tyro.conf.arg(help="Also write history, summary, clients, collaboration, costs and matrices as CSV."),
-    ] = False
-    latex: Annotated[
-        str, tyro.conf.arg(help="Also write the summary as a LaTeX table (booktabs) to this file.")
-    ] = ""
-    figures: Annotated[
-        Literal["none", "png", "svg"], tyro.conf.arg(help="Also write the figures, for a paper.")
-    ] = "none"
+class _Report:
+    path: str = word("The folder of a run, a comparison, or several of them.")
+    csv: bool = flag(False, "Also write history, summary, clients, collaboration, costs and matrices as CSV.")
+    latex: str = flag("", "Also write the summary as a LaTeX table (booktabs) to this file.")
+    figures: Literal["none", "png", "svg"] = flag("none", "Also write the figures, for a paper.")
+    language: Literal["en", "fr", "de"] = flag("en", "The language of all of them.")
 
 
-@command_with(Flags(Report, "report", HELP))
-def report(asked: Report) -> int:
+@command_with(Flags(_Report, "report", HELP))
+def report(asked: _Report) -> int:
     path, latex = given_path(asked.path), given_file(asked.latex, "--latex") if asked.latex else None
-    if is_advice(path):
-        if latex is not None:
-            raise BadRun(f"{path} is advice, of which there is no LaTeX table: leave out --latex")
-        from coterie.cli.advise import answer
+    with speaking(asked.language):
+        for other in features.brought("resume"):
+            if other.report is not None and (path / other.FILE).exists():
+                return int(other.report(path, latex))
+        return _write_all(path, latex, asked)
 
-        return answer(path, read_question(path), command_line())
+
+def _write_all(path: Path, latex: Path | None, asked: _Report) -> int:
     sections = read_sections(path)
     screen.say_sections(sections, write_report(path / "report.html", sections))
     for place, section in zip(places(path), sections, strict=True):
@@ -94,7 +84,6 @@ def read_sections(path: Path) -> list[Section]:
         records = read_records(place)
         if not records[0].metrics:
             raise BadRun(f"{place} has no finished round yet: {way_on(place)}")
-        found = partial(read_audit, place), partial(read_quality, place)
         spent, failed = partial(read_cost, place), diverged_in(place)
-        sections.append(Section(title(records[0]), records, spent, *found, failed))
+        sections.append(Section(title(records[0]), records, place, spent, failed))
     return sections

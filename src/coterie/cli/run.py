@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from rich.table import Table
+
+from coterie import features
 from coterie.cli import screen
 from coterie.cli.command import command_with
-from coterie.cli.cost import say_cost
 from coterie.cli.flags import Given, SettingsFlags
 from coterie.core.clock import CLOCK
 from coterie.core.options import Option
-from coterie.report.audit import read_audit
-from coterie.report.page import Section, write_report
-from coterie.report.quality import read_quality
+from coterie.report.outcome import share_of_time
+from coterie.report.page import write_report
 from coterie.runs.about import command_line
+from coterie.runs.builder import prepare
 from coterie.runs.compare import diverged_in
-from coterie.runs.cost import write_cost
-from coterie.runs.experiment import Experiment, prepare
-from coterie.runs.folder import Folder, refuse_full
-from coterie.runs.recalibrating import for_use
+from coterie.runs.experiment import Experiment, for_use
+from coterie.runs.folder import refuse_full, write_cost
+from coterie.runs.go_on import Around, beside_nothing, run_in
+from coterie.runs.loop import Watch
 from coterie.runs.record import Record
-from coterie.runs.runner import Watch
-from coterie.runs.runner import run as run_rounds
 from coterie.runs.settings import Settings
-from coterie.runs.tracker import Tracker, tracked, tracker_of
+from coterie.show.parts import Runs as Section
+from coterie.show.words import said, speaking
 from coterie.storage.paths import fresh_path, given_folder
-from coterie.watching import both, told, watcher_of
+from coterie.watching import both, called_after_rounds, watcher_of
 
+COMMANDS = {"run": ("try", 20, "train with one method and write a run folder with a report")}
 HELP = """Trains with one method and writes a run folder with a report.
 
 Options of the chosen data, split, model, method and kernel are flags behind their names.
@@ -45,22 +48,33 @@ examples:
 WATCH = Option(
     "watch", str, "", "Also write each round down for tensorboard:FOLDER, mlflow:EXPERIMENT or wandb:PROJECT."
 )
-ENERGY = Option(
-    "energy", str, "", "Also let codecarbon guess the energy, offline; codecarbon:FR with a country's grid."
-)
+BESIDE = [module.OPTION for module in features.brought("option")]
+"""Options by which features do something around runs."""
+LANGUAGE = Option("language", Literal["en", "fr", "de"], "en", "The language of what it says and shows.")
 OUT = Option("out", str, "", "The folder to write; by default one below runs/ named after the run.")
 
 
-@command_with(SettingsFlags("run", HELP, [OUT, WATCH, ENERGY]))
+def spoken(do: Callable[[Given], int]) -> Callable[[Given], int]:
+    """A command that says what it says in the language that it is asked to."""
+
+    def speak(given: Given) -> int:
+        with speaking(given[1]["language"]):
+            return do(given)
+
+    return speak
+
+
+@command_with(SettingsFlags("run", HELP, [OUT, WATCH, *BESIDE, LANGUAGE]))
+@spoken
 def run(given: Given) -> int:
     settings, extra, _ = given
     with CLOCK.part("start-up"):
         settings, out = settings.resolved(), out_of(extra)
-        watch, tracker = told(watcher_of(extra["watch"])), tracker_of(extra["energy"])
+        watch, around = called_after_rounds(watcher_of(extra["watch"])), around_runs(extra)
     experiment = for_use(prepare(settings, command_line()))
     screen.say_notes(experiment.about)
-    path = out or fresh(default_name(settings))
-    return played(experiment, settings, path, watch=watch, tracker=tracker)
+    path = out or fresh(f"{settings.data}-{settings.split}-{settings.method}-seed{settings.seed}")
+    return played(experiment, settings, path, watch=watch, around=around)
 
 
 def played(
@@ -69,45 +83,55 @@ def played(
     path: Path,
     begin: Callable[[], None] = lambda: None,
     watch: Watch = lambda record: None,
-    tracker: Tracker | None = None,
+    around: Around = beside_nothing,
 ) -> int:
     """A run into a new folder, from its first round to its report. `begin` may put into the folder what the
     run goes on from.
     """
-    folder = Folder.create(path, experiment.config, experiment.about)
-    try:
-        begin()
-        with screen.progress(settings.rounds) as bar, tracked(tracker, path):
-            bar.follows = path if settings.net == "federation" else None
-            seen = both(screen.watcher(bar, settings.method), watch)
-            record = run_rounds(experiment, folder, settings.method, seen).record
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(how_to_go_on(path)) from None
-    finally:
-        folder.close()
-        experiment.net.close()
+    with resumable(path), screen.progress(settings.rounds) as bar:
+        bar.follows = path if settings.connector.meets else None
+        seen, name = both(screen.watcher(bar, settings.method), watch), settings.method
+        record = run_in(path, lambda: experiment, name, seen, lambda _, ran: ran.record, around, begin)
     return close(path, [record])
+
+
+def around_runs(extra: Mapping[str, Any]) -> Around:
+    """What options of features (`BESIDE`) ask for around each run; refused before anything is computed."""
+    asked = [module.around(extra[module.OPTION.name]) for module in features.brought("option")]
+
+    @contextmanager
+    def entered(folder: Path) -> Iterator[None]:
+        with ExitStack() as inside:
+            for around in asked:
+                inside.enter_context(around(folder))
+            yield
+
+    return entered
 
 
 def close(path: Path, records: list[Record]) -> int:
     """The page, and the table; with -v, what took how long. The exit code: 2 if some run has no result."""
     failed = diverged_in(path)
     with CLOCK.part("report"):
-        found = partial(read_audit, path), partial(read_quality, path)
-        sections = [Section(title(records[0]), records, CLOCK.read, *found, failed)]
+        sections = [Section(title(records[0]), records, path, CLOCK.read, failed)]
         screen.say_sections(sections, write_report(path / "report.html", sections))
     write_cost(path)
-    say_cost()
+    _say_cost()
     return 2 if failed else 0
 
 
 def title(record: Record) -> str:
-    return f"{record.config['data']}, split by {record.config['split']}"
+    return said("run.title", data=record.settings.data, split=record.settings.split)
 
 
-def how_to_go_on(path: Path) -> str:
-    command = f"coterie resume {shlex.quote(str(path))}"
-    return f"stopped; everything up to the last finished round is saved: go on with '{command}'"
+@contextmanager
+def resumable(path: Path, saved: str = "everything up to the last finished round") -> Iterator[None]:
+    """Whoever stops it is told how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        command = f"coterie resume {shlex.quote(str(path))}"
+        raise KeyboardInterrupt(f"stopped; {saved} is saved: go on with '{command}'") from None
 
 
 def out_of(extra: Mapping[str, Any]) -> Path | None:
@@ -119,10 +143,18 @@ def out_of(extra: Mapping[str, Any]) -> Path | None:
     return path
 
 
-def default_name(settings: Settings) -> str:
-    return f"{settings.data}-{settings.split}-{settings.method}-seed{settings.seed}"
-
-
 def fresh(name: str) -> Path:
     """A folder below runs/ that is not there yet."""
     return fresh_path(Path("runs") / name)
+
+
+def _say_cost() -> None:
+    """A table of seconds and per cent by part, for who asked to be told more."""
+    if not logging.getLogger("coterie").isEnabledFor(logging.INFO):
+        return
+    table = Table("part", box=None, title="where the time went", title_justify="left", title_style="bold")
+    for heading in ("seconds", "per cent"):
+        table.add_column(heading, justify="right")
+    for row in share_of_time(CLOCK.read()):
+        table.add_row(*row)
+    screen.err.print("", table)

@@ -11,35 +11,19 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from coterie.report.choices import alone_in_short
-from coterie.report.costs import ended
-from coterie.report.learnable import first_sentence
-from coterie.report.notes import Told, gathered, short
-from coterie.report.nothing import worse_lines
-from coterie.report.page import Section
+from coterie.report.about import gathered, short
+from coterie.report.learnable import first_sentence, worse_lines
 from coterie.report.progress import Bar, bar_of, figure, move, watcher
-from coterie.report.terminal import print_table
-from coterie.report.views import groups
-from coterie.report.withdrawals import withdrawals
+from coterie.report.screen import print_table
 from coterie.runs.record import Record
-from coterie.sites.leaning import look_first
+from coterie.show import parts
+from coterie.show.parts import Runs as Section
+from coterie.show.terminal import texts_of
+from coterie.show.words import say
+from coterie.sites.leaks import look_first
 from coterie.storage.atomic import write_whole
 
-__all__ = [
-    "Bar",
-    "err",
-    "figure",
-    "move",
-    "out",
-    "progress",
-    "say_dim",
-    "say_gathered",
-    "say_notes",
-    "say_sections",
-    "say_table",
-    "stages",
-    "watcher",
-]
+__all__ = ["Bar", "figure", "move", "watcher"]  # of `report.progress`, beside what is here
 
 LARGE = 10**7  # bytes of files that take longer than a moment
 
@@ -62,11 +46,10 @@ def say_notes(about: Mapping[str, Any]) -> None:
 
 
 def say_gathered(records: Sequence[Record]) -> None:
-    """The same of several runs together."""
-    _say([(int(r.config.get("seed", 0)), r.about) for r in records])
+    _say([(r.settings.seed, r.about) for r in records])
 
 
-def _say(told: Sequence[Told]) -> None:
+def _say(told: Sequence[tuple[int, Mapping[str, Any]]]) -> None:
     """A line for each thing done; with -v, every note in full."""
     things, seeds = gathered(told), len({seed for seed, _ in told})
     lines = short(things, err.width - 2, seeds)
@@ -83,19 +66,19 @@ def say_sections(sections: Sequence[Section], page: Path) -> None:
 
 
 def say_section(section: Section) -> None:
-    out.print(f"\n[bold]{escape(section.title)}[/bold]")
-    out.print(escape(first_sentence(section.records)))
+    out.print(f"\n[bold]{escape(say.again(section.title))}[/bold]")
+    out.print(escape(say.again(first_sentence(section.records))))
     print_table(section.records, out)
-    by_label = groups(section.records)
-    said = [*section.failed, *worse_lines(by_label), *ended(section.records), *alone_in_short(by_label)]
-    said += [line for record in section.records for line in (*record.absences(), *withdrawals(record))]
-    say_dim(list(dict.fromkeys(said)))  # several methods may have the same to say of a seed
+    lines = [*section.failed, *worse_lines(section.by_label)]
+    lines += [text for block in parts.blocks("ended", section) for text in texts_of(block)]
+    lines += [line for record in section.records for line in record.absences()]
+    lines += [text for block in parts.blocks("notes", section) for text in texts_of(block)]
+    say_dim(list(dict.fromkeys(lines)))  # several methods may have the same to say of a seed
 
 
 def say_dim(lines: Sequence[str]) -> None:
-    """What is worth knowing, a line each."""
     for line in lines:
-        err.print(f"[dim]· {escape(line)}[/dim]", soft_wrap=True)
+        err.print(f"[dim]· {escape(say.again(line))}[/dim]", soft_wrap=True)
 
 
 def progress(

@@ -9,36 +9,35 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
-from coterie.cli.command import Command, Flags, command_with, subcommands
+from coterie.cli.command import Command, Flags, command_with, subcommands, word
 from coterie.cli.flags import SettingsFlags
 from coterie.core.belief import Belief
 from coterie.core.errors import BadInput, BadRun
 from coterie.core.options import Option
 from coterie.engines.threads import narrow
-from coterie.federation.certificates import Card
-from coterie.federation.headers import printable
-from coterie.federation.here import Here
-from coterie.federation.party import Kit, read_kit
-from coterie.federation.policy import read_policy
-from coterie.federation.post import Post
-from coterie.federation.rows import Holding
-from coterie.federation.session import Session
-from coterie.federation.site_state import opened
-from coterie.federation.state_folders import state_of_kit
-from coterie.federation.station import CANCEL, Station
+from coterie.federation.data.site_data import SiteData
+from coterie.federation.kits.certificates import Card
+from coterie.federation.kits.kit import Kit, read_kit
+from coterie.federation.messages import printable
+from coterie.federation.policy.rules import read_policy
+from coterie.federation.site.server import CANCEL, SiteServer
+from coterie.federation.site.session import Session
+from coterie.federation.site.state import open_state
+from coterie.federation.site.state_folders import state_of_kit
+from coterie.federation.transport.post import Post
 from coterie.runs.settings import Settings
 from coterie.storage.atomic import readable_errors
 from coterie.storage.locks import for_owner_alone
 from coterie.storage.plugins import load_plugins
+from coterie.storage.presence import PresenceFile
 
+COMMANDS = {"site": ("partners", 60, "take part in a federation, with rows that stay on this machine")}
 HELP = """Takes part in a federation, with rows that stay on this machine, until it is ended.
 
 KIT is the folder that the federation's founder gave to this site. One connection goes out, to the
-coordinator; nothing listens here. What is asked, and by whom, is said in a line each and written into
+relay; nothing listens here. What is asked, and by whom, is said in a line each and written into
 KIT/state/asked.jsonl. The policy says what this site takes part in; see docs/federation.md. Models for this
 site end up in KIT/state/models, to be used with coterie predict; its part of each run's record is in
 KIT/state/shown, to be read with coterie report while the run goes on. KIT/state leads to a folder outside of
@@ -76,33 +75,33 @@ OWN = [
 
 @dataclass(frozen=True)
 class Kits:
-    kit: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="KIT", help="The site's kit.")]
+    kit: str = word("The site's kit.", "KIT")
 
 
 FLAGS = SettingsFlags("site", HELP, OWN, only=SETTINGS)
 
 
-def take_part(words: Sequence[str]) -> int:
+def _take_part(words: Sequence[str]) -> int:
     if not words or words[0].startswith("-"):
         if not {"-h", "--help"} & set(words):
             raise BadInput(
                 "coterie site needs the folder of its kit first: coterie site KIT --recipe my.toml"
             )
         replace(FLAGS, name="site KIT").read(words)
-    kit = kit_of(words[0])
+    kit = _kit_of(words[0])
     settings, extra, _ = FLAGS.read(words[1:])
     policy = read_policy(extra["policy"] or None)
-    holding = rows_of(settings, kit, extra["client"])
-    with for_owner_alone(), opened(kit, holding.data, extra["state"], say) as state:
+    holding = _rows_of(settings, kit, extra["client"])
+    with for_owner_alone(), open_state(kit, holding.data, extra["state"], say) as state:
         serve(kit, holding, policy, state)
     return 0
 
 
 @command_with(Flags(Kits, "site check", CHECK))
 def check(asked: Kits) -> int:
-    from coterie.federation.check import reasons
+    from coterie.federation.transport.line import connection_problems
 
-    lines = reasons(kit_of(asked.kit))
+    lines = connection_problems(_kit_of(asked.kit))
     for line in lines:
         print(line)
     return 0 if lines[0].startswith("all is well") else 2
@@ -111,7 +110,7 @@ def check(asked: Kits) -> int:
 @command_with(Flags(Kits, "site cancel", CANCELS))
 def cancel(asked: Kits) -> int:
     """A note for the site's process, which looks for it every second while it computes."""
-    state = state_of_kit(kit_of(asked.kit).folder)
+    state = state_of_kit(_kit_of(asked.kit).folder)
     if not state.is_dir():
         raise BadInput(f"no site has run with this kit, as there is no {state}: start it first")
     with readable_errors(state / CANCEL):
@@ -120,17 +119,17 @@ def cancel(asked: Kits) -> int:
     return 0
 
 
-site = subcommands("site", HELP, {"check": check, "cancel": cancel}, Command(take_part, FLAGS.flags))
+site = subcommands("site", HELP, {"check": check, "cancel": cancel}, Command(_take_part, FLAGS.flags))
 
 
-def kit_of(folder: str) -> Kit:
+def _kit_of(folder: str) -> Kit:
     kit = read_kit(folder)
     if kit.role != "site":
         raise BadInput(f"{folder} is the kit of {kit.name}, a {kit.role}: give that of a site")
     return kit
 
 
-def rows_of(settings: Settings, kit: Kit, client: str) -> Holding:
+def _rows_of(settings: Settings, kit: Kit, client: str) -> SiteData:
     """The site's rows, read once; they are in memory until it ends."""
     if settings.data in ("auto", "sites"):
         raise BadInput(
@@ -140,14 +139,13 @@ def rows_of(settings: Settings, kit: Kit, client: str) -> Holding:
     settings = settings.resolved()
     source = settings.made("data")
     if settings.data == "table":
-        return Holding.read(source, client or kit.name)
+        return SiteData.read(source, client or kit.name)
     split = settings.made("split")
-    return Holding.dealt(source, split, settings.clients, settings.seed, client or kit.name)
+    return SiteData.dealt(source, split, settings.clients, settings.seed, client or kit.name)
 
 
-def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
-    """Answers until the process is told to end."""
-    from coterie.use.at_site import keep_model
+def serve(kit: Kit, holding: SiteData, policy: Any, state: Path) -> None:
+    from coterie.use.site_model import keep_model
 
     def keep(session: Session, message: Mapping[str, Any], belief: Belief) -> str:
         facts, recipe = message["facts"], session.recipe
@@ -158,12 +156,12 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
         member = post.members().get(name)
         return None if member is None else member.card
 
-    station = Station(
+    server = SiteServer(
         kit.name,
         holding,
         policy,
         state,
-        letters=lambda *letter: post.letter(*letter),
+        send_to_peer=lambda *message: post.send_to_peer(*message),
         keep=keep,
         say=say,
         card_of=card_of,
@@ -172,17 +170,17 @@ def serve(kit: Kit, holding: Holding, policy: Any, state: Path) -> None:
 
     def answer(*told: Any) -> bytes:
         with narrow():
-            return station.answer(*told)
+            return server.answer(*told)
 
     post = Post(kit, answer, say, most=policy.max_bytes)
-    post.on_letter(station.take_letter)
-    post.on_call(station.call, station.turns.busy)
+    post.on_peer_message(server.take_peer_message)
+    post.on_call(server.call, server.turns.busy)
     rows = f"{sum(len(pool) for pool in holding.data.pools)} rows{origin(holding)}"
     say(f"site {kit.name} of {kit.federation}, {rows}; connecting to {kit.host}:{kit.port}")
     try:
-        stay(post, Here(state, post.presence).look)
+        stay(post, PresenceFile(state, post.presence).look)
     finally:
-        station.cancel("the site ends")
+        server.cancel("the site ends")
 
 
 def stay(post: Post, look: Callable[[], None] = lambda: None) -> None:
@@ -193,7 +191,7 @@ def stay(post: Post, look: Callable[[], None] = lambda: None) -> None:
         try:
             post.start(wait=WAIT)
             say("connected; waiting to be asked")
-        except BadRun as error:  # it goes on trying: the coordinator may come later
+        except BadRun as error:  # it goes on trying: the relay may come later
             say(str(error))
         with contextlib.suppress(KeyboardInterrupt):
             while not ended.wait(1.0):  # a signal that another thread got is handled when this one wakes up
@@ -206,7 +204,7 @@ def stay(post: Post, look: Callable[[], None] = lambda: None) -> None:
 WAIT = 20.0
 
 
-def origin(holding: Holding) -> str:
+def origin(holding: SiteData) -> str:
     """From which file, and what the recipe calls the site, so that nobody serves another's table."""
     recipe = holding.data.recipe
     if recipe is None:

@@ -6,19 +6,18 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from rich.markup import escape
 from rich.table import Table
 
 from coterie.cli import screen
-from coterie.cli.command import Flags, command_with, subcommands
+from coterie.cli.command import Flags, command_with, flag, subcommands, word
 from coterie.core.errors import BadInput
-from coterie.data.tables.looks import Inspection, Seen, inspect, status
-from coterie.data.tables.recipe import write_recipe
+from coterie.data.tables.inspect import Inspection, Seen, inspect, status
+from coterie.data.tables.recipe_file import write_recipe
 from coterie.data.tables.texts import some
 
+COMMANDS = {"table": ("tables", 10, "look at tables of your own, all sites at once, and write a recipe")}
 HELP = """Tables of your own.
 
 usage: coterie table inspect FILE... [--target COLUMN] [--event COLUMN] [--site COLUMN] [--out recipe.toml]
@@ -43,21 +42,16 @@ WIDTH = 80
 
 
 @dataclass(frozen=True)
-class Inspect:
-    files: Annotated[
-        tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(metavar="FILE...", help="One file for each site, or one with --site."),
-    ]
-    target: Annotated[str, tyro.conf.arg(help="The column to predict; it is needed to find leaks.")] = ""
-    event: Annotated[
-        str, tyro.conf.arg(help="The column that says whether the event was seen; the target is then a time.")
-    ] = ""
-    site: Annotated[str, tyro.conf.arg(help="The column that says whose a row is.")] = ""
-    out: Annotated[str, tyro.conf.arg(help="The recipe to write.")] = "recipe.toml"
+class _Inspect:
+    files: tuple[str, ...] = word("One file for each site, or one with --site.", "FILE...")
+    target: str = flag("", "The column to predict; it is needed to find leaks.")
+    event: str = flag("", "The column that says whether the event was seen; the target is then a time.")
+    site: str = flag("", "The column that says whose a row is.")
+    out: str = flag("recipe.toml", "The recipe to write.")
 
 
-@command_with(Flags(Inspect, "table inspect", ABOUT))
-def inspect_command(asked: Inspect) -> None:
+@command_with(Flags(_Inspect, "table inspect", ABOUT))
+def inspect_command(asked: _Inspect) -> None:
     out = Path(asked.out)
     if out.exists():
         raise BadInput(f"{out} exists: give another with --out, or remove it first")
@@ -79,7 +73,7 @@ table = subcommands("table", HELP, {"inspect": inspect_command})
 
 def summary(seen: Inspection) -> list[Table | str]:
     """Within 80 columns: sites, the matrix of columns by site, what will be done, what is asked."""
-    lines: list[Table | str] = [sites_table(seen), "", *matrix(seen), ""]
+    lines: list[Table | str] = [_sites_table(seen), "", *_matrix(seen), ""]
     used = [
         s for s in seen.columns if s.rule.read and s.rule.name not in (seen.recipe.target, seen.recipe.event)
     ]
@@ -97,8 +91,7 @@ def summary(seen: Inspection) -> list[Table | str]:
     return [*lines, ""]
 
 
-def sites_table(seen: Inspection) -> Table:
-    """Rows by site, and the target's classes."""
+def _sites_table(seen: Inspection) -> Table:
     recipe = seen.recipe
     classes = list(recipe.rule(recipe.event).values if recipe.event else recipe.classes)[:6]
     found = Table("site", "rows", *map(escape, classes), box=None, header_style="bold")
@@ -108,7 +101,7 @@ def sites_table(seen: Inspection) -> Table:
     return found
 
 
-def matrix(seen: Inspection) -> list[Table | str]:
+def _matrix(seen: Inspection) -> list[Table | str]:
     """Columns by site, a letter each; sites by number where their names do not fit."""
     sites = list(seen.rows)
     longest = max(len(s.rule.name) for s in seen.columns)
@@ -128,8 +121,8 @@ def matrix(seen: Inspection) -> list[Table | str]:
         letters = [status(column.rule, column, s) for s in sites]
         use = column.rule.use + (f" {column.rule.unit}" if column.rule.unit else "")
         found.add_row(
-            escape(cut(column.rule.name, 30)),
-            escape(goals.get(column.rule.name, cut(use, 14))),
+            escape(_cut(column.rule.name, 30)),
+            escape(goals.get(column.rule.name, _cut(use, 14))),
             share(column),
             *([] if many else letters),
         )
@@ -139,7 +132,7 @@ def matrix(seen: Inspection) -> list[Table | str]:
     return [found, *numbered, LETTERS]
 
 
-def cut(text: str, most: int) -> str:
+def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

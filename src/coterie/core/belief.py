@@ -151,3 +151,24 @@ def distances(
         for j in range(len(right)):
             squares[:, j] += weight * (left - right[j]).square().sum(dim=1).cpu()
     return squares.sqrt()
+
+
+ROUNDING = 1e-4  # of a sum of weights that is meant to be 1
+
+
+def everybody(weights: Weights) -> Tensor:
+    """[receiver, column] nobody withdraws."""
+    one = weights if isinstance(weights, Tensor) else next(iter(weights.values()))
+    return torch.ones(one.shape, dtype=torch.bool)
+
+
+def without(weights: Tensor, stays: Tensor) -> Tensor:
+    """Weights [receiver, column] of who stays. A row that adds up to 1 is an average, and stays one over
+    those who are left; another is a sum, and loses terms. Where nobody is left, a row is 0; where nobody
+    leaves, it is as it was.
+    """
+    left = weights * stays
+    before, now = weights.sum(dim=1, keepdim=True), left.sum(dim=1, keepdim=True)
+    averages = ((before - 1).abs() < ROUNDING) & (now.abs() > ROUNDING)
+    averages &= (left != weights).any(dim=1, keepdim=True)
+    return torch.where(averages, left / torch.where(averages, now, torch.ones_like(now)), left)

@@ -15,10 +15,10 @@ import math
 import numbers
 import os
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from coterie.core.errors import Gathered, shown
+from coterie.core.errors import Gathered, UnknownName, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,7 +103,7 @@ def list_of(what: str, fits: Callable[[Any], bool], example: str) -> Kind:
     return Kind(f"a list of {what}: try {example}", lambda v: is_list(v) and all(map(fits, v)))
 
 
-def hashable(value: Any) -> bool:
+def _hashable(value: Any) -> bool:
     try:
         hash(value)
     except TypeError:
@@ -122,4 +122,11 @@ FILE = Kind("a path to a file", is_path)
 FUNCTION = Kind("a function", lambda v: callable(v) and not isinstance(v, type))
 COLUMN = Kind("the name of a column", lambda v: isinstance(v, str) or is_whole(v))
 COLUMNS = list_of("column names", COLUMN.fits, "['patient']")
-CLASSES = list_of("classes, each once", hashable, "['well', 'ill']")
+CLASSES = list_of("classes, each once", _hashable, "['well', 'ill']")
+
+
+def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
+    """Refuses an option's value that is not one of its choices."""
+    choices = tuple(choices)
+    if value not in choices:
+        raise UnknownName(what, value, choices)

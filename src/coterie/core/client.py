@@ -46,7 +46,7 @@ class Client:
     `preparation` made its inputs of a table's raw rows, and is kept with its model; None where it took them
     as they are. `recipe` is how these rows were read, if that was by one. `censored` says that targets are
     times until an event, which no kind of number tells by itself. `again` is what training rows are read from
-    anew at each epoch, if they are (`data/rereading.py`).
+    anew at each epoch, if they are (`data/intake.py`).
     """
 
     name: str

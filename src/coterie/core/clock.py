@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 PARTS = ("start-up", "data", "tracing", "training", "scoring", "writing", "report")
 
@@ -65,3 +66,40 @@ def since(before: Mapping[str, float]) -> dict[str, float]:
     """What each part has taken since the clock was read; of the unusual ones, those that took any time."""
     spent = {name: seconds - before.get(name, 0.0) for name, seconds in CLOCK.read().items()}
     return {name: seconds for name, seconds in spent.items() if name in PARTS or seconds > 0}
+
+
+_UNSPENT = {"training": 0.0, "scoring": 0.0}  # CPU seconds
+
+
+class Times:
+    """Lines of a run's timings.jsonl: what was spent since the line before, by part."""
+
+    def __init__(self) -> None:
+        self._last, self._cpu = CLOCK.read(), dict(_UNSPENT)
+
+    @contextlib.contextmanager
+    def work(self, part: str = "training") -> Iterator[None]:
+        """Inside, CPU seconds of this process count as training, or as scoring."""
+        before = time.process_time()
+        try:
+            yield
+        finally:
+            self._cpu[part] += time.process_time() - before
+
+    def spent(self) -> tuple[float, float]:
+        """Seconds of training since the last line: on the clock, and of the processor."""
+        parts = since(self._last)
+        return parts["training"] + parts["tracing"], self._cpu["training"]
+
+    def line(self, round: int) -> dict[str, Any]:
+        parts, self._last = since(self._last), CLOCK.read()
+        seconds = parts["training"] + parts["tracing"]
+        cpu, self._cpu = self._cpu, dict(_UNSPENT)
+        return {
+            "round": round,
+            "seconds": seconds,
+            "evaluate_seconds": parts["scoring"],
+            "cpu_seconds": cpu["training"],
+            "evaluate_cpu_seconds": cpu["scoring"],
+            "parts": parts,
+        }

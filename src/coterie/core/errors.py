@@ -143,7 +143,7 @@ def naming_flags_of(*parts: Any) -> Iterator[None]:
     try:
         yield
     except (BadInput, BadData) as error:
-        flags = {name: flag for part in parts for name, flag in flags_within(part).items()}
+        flags = {name: flag for part in parts for name, flag in _flags_within(part).items()}
         if _in_shell.get() and flags:
             lines = [with_flags(line, flags) for line in lines_of(error)]
             error.args = ("\n".join(lines),)
@@ -152,12 +152,12 @@ def naming_flags_of(*parts: Any) -> Iterator[None]:
         raise
 
 
-def flags_within(part: Any) -> dict[str, str]:
+def _flags_within(part: Any) -> dict[str, str]:
     """The shell's flags for the options of a part that has a name, and of the parts within it."""
     if not dataclasses.is_dataclass(part):
         return {}
     inner = () if isinstance(part, type) else [getattr(part, f.name) for f in dataclasses.fields(part)]
-    flags = {name: flag for one in inner for name, flag in flags_within(one).items()}
+    flags = {name: flag for one in inner for name, flag in _flags_within(one).items()}
     called = getattr(part, "name", "")
     return flags | {f.name: flag_of(f.name, called) for f in dataclasses.fields(part) if called}
 

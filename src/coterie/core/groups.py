@@ -65,7 +65,7 @@ def added(index: Tensor, places: int, values: Tensor) -> Tensor:
     return torch.zeros(places, dtype=torch.float64).index_add_(0, index, values.double())
 
 
-def beside(groups: Groups, apart: Tensor | None = None) -> Tensor:
+def part_numbers(groups: Groups, apart: Tensor | None = None) -> Tensor:
     """[row] a number that two rows share if they are of one group, and in one part of it: that is 0 or 1 in
     `apart` [row].
     """

@@ -21,9 +21,9 @@ A `Maker` makes beliefs from a belief without looking at data: draws from a post
 
 All may look at beliefs `beside` the one that visits, by name: an anchor, a teacher, control variates.
 
-A run says beforehand which kernels it sends (`federation/plans.py`). Options of one that nobody knows before,
-as they follow from what other visits told, are named in its `varies`; those that choose rows, of which a run
-takes several in turn, in its `deals`.
+A run says beforehand which kernels it sends (`federation/plans/plan.py`). Options of one that nobody knows
+before, as they follow from what other visits told, are named in its `varies`; those that choose rows, of
+which a run takes several in turn, in its `deals`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from coterie import features
 from coterie.core.belief import Belief
+from coterie.core.charge import Charge
 from coterie.core.client import Task
 from coterie.core.errors import BadInput
+from coterie.core.facts import kernel_fact
 from coterie.core.groups import Groups
 from coterie.core.learner import Batch, Learner
 from coterie.core.options import coerced, table_of
@@ -199,7 +202,7 @@ def apart(kernel: Any, groups: Groups) -> Tensor | None:
         if hasattr(kernel, "apart"):
             found: Tensor = kernel.apart(groups)
             return found
-        kernel = getattr(kernel, "inner", None)
+        kernel = kernel_fact(kernel, "inner")
     return None
 
 
@@ -241,7 +244,7 @@ def gradients_of(kernel: Any) -> int:
     """Of one step."""
     work, each = kernel, 1
     while work is not None:
-        each, work = each * int(getattr(work, "gradients", 1)), getattr(work, "inner", None)
+        each, work = each * int(kernel_fact(work, "gradients")), kernel_fact(work, "inner")
     return each
 
 
@@ -250,13 +253,13 @@ def _planned(kernel: Any, samples: int) -> int:
     return gradients_of(kernel) * len(kernel.plan(samples, Key(0)))
 
 
-KERNELS: Registry[Any] = Registry("kernel")
+KERNELS: Registry[Any] = Registry("kernel", find=partial(features.brought, "wrapper"))
 """Everything that may visit a site."""
 WORK: Registry[Any] = Registry("kernel", within=KERNELS)
 """Of these, the local work that a person may choose."""
 
 
-def told(kernel: Kernel) -> dict[str, Any]:
+def kernel_to_dict(kernel: Kernel) -> dict[str, Any]:
     """A kernel as data: its name and its options, kernels among them told likewise."""
     name = getattr(kernel, "name", None)
     if name is None or KERNELS[name] is not type(kernel):
@@ -281,3 +284,12 @@ def batch_of(x: Tensor, y: Tensor, rows: Tensor) -> Batch:
     """The planned rows of one step, short batches cut to their real length."""
     real = rows[rows >= 0].to(x.device)
     return Batch(x[real], y[real], torch.ones(len(real), dtype=x.dtype, device=x.device))
+
+
+def charges_of(kernel: Kernel, rows: Mapping[str, int]) -> Sequence[Charge] | None:
+    """What one visit costs a host with so many rows of each part; None: there is no bound."""
+    part: str = kernel_fact(kernel, "part") if scores(kernel) else "train"
+    if makes(kernel) or not part:  # it looks at no rows
+        return ()
+    charges = kernel_fact(kernel, "charges")
+    return None if charges is None else charges(rows[part])

@@ -21,7 +21,7 @@ from coterie.core.client import Task
 from coterie.core.draws import SeededDraws
 from coterie.core.dropout import SeededDropout
 from coterie.core.errors import BadInput
-from coterie.core.groups import Groups, beside, each
+from coterie.core.groups import Groups, each, part_numbers
 from coterie.core.survival import cox
 from coterie.core.target_scale import scale_of
 from coterie.core.watch import Watch
@@ -121,7 +121,7 @@ class Learner:
         """
         if not self.couples:
             return self.losses(outputs, y)
-        return each(beside(groups, apart), self.losses, outputs, y)
+        return each(part_numbers(groups, apart), self.losses, outputs, y)
 
     def outputs(self, belief: Belief, x: Tensor) -> Tensor:
         """Predictions without training: batch norm by its running statistics, no dropout."""
@@ -160,7 +160,7 @@ class Learner:
         made.units = units
         return made
 
-    def bent(
+    def hessian_vector_product(
         self, belief: Belief, batch: Batch, seed: Tensor, along: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """∇²L · d, how the gradient changes along a direction d that has a tensor for each parameter."""

@@ -7,9 +7,10 @@ reaches them by the net's verbs, never otherwise.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, get_type_hints
 
 import torch
 from torch import Tensor
@@ -17,7 +18,9 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, BadInput, UnknownName, naming_flags_of
+from coterie.core.facts import ALL, method_fact
 from coterie.core.held import Held
+from coterie.core.kernel import charges_of
 from coterie.core.net import Net, Replies
 from coterie.core.partners import Partners
 from coterie.core.registry import Registry
@@ -87,10 +90,7 @@ class Reveals:
 
 
 class Method(Protocol):
-    """A method whose clients send posteriors also has `posteriors(state, look, names)`: see `fl_swag.py`. One
-    with an option `requester` makes models for who asks: a run scores and keeps theirs alone (`asked`). One
-    that does something else in some rounds because of how many there are says so in `paced`, in words. One
-    whose sites all hold the same, made of all, says common=True.
+    """What it may say of itself besides is in `facts.py`.
 
     `chooses` says with whom its clients learn, and by which number: see `partners.py`.
     """
@@ -117,7 +117,6 @@ class Method(Protocol):
 
 
 METHODS: Registry[Method] = Registry("method")
-ALL = "all"
 NOBODYS = -1  # in the place of a row: that client has no model of its own
 CIRCLE = "circle"
 UNTRAINED = "the last round ranked and trained nothing: models are as they began"
@@ -138,24 +137,67 @@ def ranks_by(name: str) -> tuple[str, bool] | None:
 
 def makes_models(method: Method) -> bool:
     """Whether models come of it, to be scored and kept: one that only looks at rows says train=False."""
-    return bool(getattr(method, "train", True))
+    return bool(method_fact(method, "train"))
 
 
 def paced(method: Method) -> str:
     """What a method does otherwise because of how many rounds there are ("fine-tunes in its last rounds"); a
     budget must not cut it off before. Nothing if every round is like the others.
     """
-    return str(getattr(method, "paced", ""))
+    return str(method_fact(method, "paced"))
+
+
+def undecided(method: Method) -> bool:
+    """Whether trials of other methods have to come before its first round."""
+    return bool(method_fact(method, "undecided"))
 
 
 def common(method: Method) -> bool:
     """Whether sites get one model, or one posterior, of all: nobody has sums of its own."""
-    return method.reveals().coordinator or bool(getattr(method, "common", False))
+    return method.reveals().coordinator or bool(method_fact(method, "common"))
+
+
+def hides(method: Method) -> bool:
+    """Whether it adds noise of its own to what it asks of rows."""
+    return bool(method_fact(method, "hides"))
+
+
+def local_of(method: Method) -> Any:
+    """Its local work; None of one that has none."""
+    return method_fact(method, "local")
+
+
+def bounds_work(method: Method, roster: Roster) -> bool:
+    """Whether its local work has a bound on what it costs rows."""
+    least = min((m.train for m in roster.members if m.train), default=0)  # of those who are there
+    local = local_of(method)
+    return local is not None and bool(charges_of(local, {"train": least}))
+
+
+def costs(method: Method, roster: Roster) -> bool:
+    """Whether there is a bound to be added up on what it costs rows."""
+    return bounds_work(method, roster) or hides(method)
+
+
+def state_type(method: Method) -> type:
+    """Of its state, as its `init` says; a method that follows several others makes it."""
+    if (told := method_fact(method, "state_type")) is not None:
+        return told()  # type: ignore[no-any-return]
+    kind = get_type_hints(type(method).init).get("return")
+    if not dataclasses.is_dataclass(kind):
+        raise BadInput(f"method {type(method).__name__}: init must name the dataclass it returns")
+    return kind  # type: ignore[return-value]
+
+
+def sent_by(method: Method, state: Any, look: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    """Posteriors and buffers that clients sent for others to join later, by name, if it is of that kind."""
+    posteriors = method_fact(method, "posteriors")
+    return {} if posteriors is None else posteriors(state, look, names)
 
 
 def works(method: Method) -> bool:
     """Whether its local work is done at all; a look at rows may do without."""
-    return bool(getattr(method, "works", True))
+    return bool(method_fact(method, "works"))
 
 
 def handed_out(start: Held, net: Net) -> Held:
@@ -232,7 +274,7 @@ def asking(requester: str, names: Sequence[str]) -> Tensor:
 
 def asked(method: Method, names: Sequence[str]) -> Tensor:
     """[client] whether a method makes a model for it: for all, or for the one requester that it names."""
-    return torch.isin(torch.arange(len(names)), asking(getattr(method, "requester", ALL), names))
+    return torch.isin(torch.arange(len(names)), asking(method_fact(method, "requester"), names))
 
 
 def only_for(models: Models, clients: Tensor) -> Models:

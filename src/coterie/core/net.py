@@ -17,14 +17,18 @@ Sums and distances say nothing of a single reply to whoever only conducts, so a 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs, Weights
+from coterie import features
+from coterie.core.belief import Beliefs, Weights, everybody
 from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Kernel
@@ -85,8 +89,56 @@ class Distances(NamedTuple):
     lengths: Tensor
 
 
+class Plain:
+    """What most nets say of themselves; a net or a wrapper that knows otherwise says so. The names are those
+    of `Net`, where each is explained.
+    """
+
+    seals: bool = False
+    withdraws: bool = False
+    signs: bool = False
+    lies: bool = False
+    accounts: bool = False
+    apart: frozenset[tuple[int, int]] = frozenset()
+    sealed_bytes: int = 0
+
+    @property
+    def asks(self) -> bool:
+        return False
+
+    def withdrawing(self, offers: Sequence[Any], circle: bool) -> dict[int, str]:
+        return {}
+
+    def as_mixed(self, weights: Tensor, mixed: bool) -> Tensor:
+        return weights
+
+    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
+        return everybody(weights)
+
+    def away(self) -> Mapping[str, str]:
+        return {}
+
+    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
+        """Sites of this machine have nobody who would use it: models are in the run's folder."""
+
+    def figures(self) -> dict[str, Any]:
+        return {}
+
+    def statement(self) -> dict[str, Any] | None:
+        return None
+
+    def sealing(self, options: Any) -> Any:
+        return None
+
+    def run_identity(self) -> dict[str, str]:
+        return {}
+
+    def witness(self, folder: Path, shows: Any) -> list[dict[str, Any]]:
+        return []
+
+
 class Net(Protocol):
-    """Sites behind verbs."""
+    """Sites behind verbs; and, in the end, what a net or a wrapper says of itself (`Plain`)."""
 
     @property
     def roster(self) -> Roster: ...
@@ -205,10 +257,90 @@ class Net(Protocol):
         """Nothing is asked any more: what runs for this net ends."""
         ...
 
+    # what it says of itself
 
-NETS: Registry[Any] = Registry("net")
+    @property
+    def seals(self) -> bool:
+        """Whether replies are sealed, here or further in."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether any site, here or further in, may withdraw from a sum now."""
+        ...
+
+    @property
+    def withdraws(self) -> bool:
+        """Whether sites have rules of their own by which they may withdraw."""
+        ...
+
+    @property
+    def signs(self) -> bool:
+        """Whether sites sign a run's ledger (`witness`)."""
+        ...
+
+    @property
+    def lies(self) -> bool:
+        """Whether some sites lie on purpose: what becomes of models is then studied."""
+        ...
+
+    @property
+    def accounts(self) -> bool:
+        """Whether it is added up what visits cost rows."""
+        ...
+
+    @property
+    def apart(self) -> frozenset[tuple[int, int]]:
+        """(receiver, site): as was decided, the site is in no sum of the receiver."""
+        ...
+
+    @property
+    def sealed_bytes(self) -> int:
+        """Of what passed between clients and helpers since `figures` was last asked."""
+        ...
+
+    def withdrawing(self, offers: Sequence[Any], circle: bool) -> dict[int, str]:
+        """Of some offers (`offers.py`), by number, those whose sites withdraw, and why."""
+        ...
+
+    def as_mixed(self, weights: Tensor, mixed: bool) -> Tensor:
+        """The weights [receiver, sender] of a round as they were really mixed, of those that it planned;
+        `mixed` says whether it made sums at all.
+        """
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """What there is to say of a round, for its record."""
+        ...
+
+    def statement(self) -> dict[str, Any] | None:
+        """What looking at rows has cost in all, where that is added up."""
+        ...
+
+    def sealing(self, options: Any) -> Any:
+        """Replies are sealed from now on by parties of the net's own: who conducts it; None without any."""
+        ...
+
+    def run_identity(self) -> dict[str, str]:
+        """What a run's ledger names it by, where sites sign it."""
+        ...
+
+    def witness(self, folder: Path, shows: Any) -> list[dict[str, Any]]:
+        """Sites that sign a run's ledger sign its new head, and are shown their part."""
+        ...
+
+
+EVALUATION = "evaluate"
+"""What keys of a run's own scoring have in their path."""
+NETS_IN = (
+    "coterie.nets.ground",
+    "coterie.nets.processes",
+    "coterie.federation.lead.connector",
+)
+"""Where nets are: each registers itself when its module is imported."""
+NETS: Registry[Any] = Registry("net", find=lambda: [importlib.import_module(module) for module in NETS_IN])
 """How a net comes to its sites: `nets/ground.py`."""
-WRAPS: Registry[Any] = Registry("wrapper")
+WRAPS: Registry[Any] = Registry("wrapper", find=partial(features.brought, "wrapper"))
 """What may be around a net."""
 
 
@@ -225,22 +357,18 @@ def settle(net: Net, beliefs: Held, replies: Replies) -> Held:
     return beliefs.put(replies.guests, mine)
 
 
-def everybody(weights: Weights) -> Tensor:
-    """[receiver, column] nobody withdraws."""
-    one = weights if isinstance(weights, Tensor) else next(iter(weights.values()))
-    return torch.ones(one.shape, dtype=torch.bool)
-
-
-def without(weights: Tensor, stays: Tensor) -> Tensor:
-    """Weights [receiver, column] of who stays. A row that adds up to 1 is an average, and stays one over
-    those who are left; another is a sum, and loses terms. Where nobody is left, a row is 0; where nobody
-    leaves, it is as it was.
-    """
-    left = weights * stays
-    before, now = weights.sum(dim=1, keepdim=True), left.sum(dim=1, keepdim=True)
-    averages = ((before - 1).abs() < ROUNDING) & (now.abs() > ROUNDING)
-    averages &= (left != weights).any(dim=1, keepdim=True)
-    return torch.where(averages, left / torch.where(averages, now, torch.ones_like(now)), left)
+def edges_among(
+    present: Tensor, beliefs: Held, edges: Tensor, beside: Beside | None
+) -> tuple[Tensor, Beside | None]:
+    """The edges of a visit among those who are there [site], and what is beside them."""
+    here = present[edges[:, 1]]
+    for part in beliefs.parts:  # nor can a model leave a site that is gone
+        places = part.places[edges[:, 0]]
+        here = here & ((places == COORDINATOR) | present[places])
+    if beside and not bool(here.all()):  # what lies beside all edges is one row
+        index = here.nonzero().flatten()
+        beside = {name: b.rows(index) if len(b) == len(here) > 1 else b for name, b in beside.items()}
+    return edges[here], beside
 
 
 def edges_of(pairs: Sequence[tuple[int, int]]) -> Tensor:
@@ -257,6 +385,5 @@ def from_server(hosts: Tensor) -> Tensor:
     return torch.stack([torch.zeros_like(hosts), hosts], dim=1)
 
 
-ROUNDING = 1e-4  # of a sum of weights that is meant to be 1
 SERVER = torch.tensor([COORDINATOR])
 """`at` the coordinator alone."""

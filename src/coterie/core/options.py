@@ -12,15 +12,17 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import math
 import numbers
 import re
 import sys
 import textwrap
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
+from coterie.core.registry import Registry
 
 MOST = 2**63  # whole numbers stay below it, as tensors and other readers of TOML hold no larger ones
 
@@ -30,6 +32,80 @@ class Option(NamedTuple):
     hint: Any
     default: Any
     help: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What a setting says of itself beside its type, its default and its help."""
+
+    part: Registry[Any] | None = None
+    """Where the names that it takes are registered, with options of their own."""
+    decides: Literal["rows", "start", "run"] = "run"
+    """Who has which rows, what the first models are, or what is done then: a builder keeps the first two."""
+    source: bool = False
+    """Whether it is of data by name alone: clients that are given from Python have their rows already."""
+    least: int | None = None
+    """The least whole number that it takes."""
+    otherwise: str = ""
+    """What can be done besides giving another number."""
+    check: Callable[[Any], object] | None = None
+    """Refuses other values that do not do."""
+    alone: tuple[Any, ...] | None = None
+    """Values that no feature is needed for: others are refused where no hook `meets` them."""
+    quiet: bool = False
+    """Left out of a record where it has its default, so that runs of versions without it go on."""
+
+
+def setting(default: Any, **facts: Any) -> Any:
+    """A field of `Settings`. One is all that an option of a run takes: flags, completion, files, records and
+    keywords of `train` and `compare` are made of it.
+    """
+    return dataclasses.field(default=default, metadata={"facts": Facts(**facts)})
+
+
+BOUNDS: Mapping[str, Callable[[Any], bool]] = {
+    "be above 0": lambda v: 0 < v < math.inf,
+    "be above 0 and finite": lambda v: 0 < v < math.inf,
+    "be at least 0": lambda v: 0 <= v < math.inf,
+    "be at least 0 and finite": lambda v: 0 <= v < math.inf,
+    "be at least 0 and below 1": lambda v: 0 <= v < 1,
+    "be at least 1": lambda v: 1 <= v < math.inf,
+    "lie in [0, 1)": lambda v: 0 <= v < 1,
+    "lie from 0 to below 1": lambda v: 0 <= v < 1,
+    "lie between 0 and 1": lambda v: 0 <= v <= 1,
+    "lie above 0 and up to 1": lambda v: 0 < v <= 1,
+}
+"""What the words of a bound mean."""
+
+
+def bounded(default: Any, must: str, remedy: str, besides: Any = ...) -> Any:
+    """An option of a method or a kernel that must be so (`BOUNDS`), or the one value `besides`."""
+    return dataclasses.field(default=default, metadata={"bound": (must, remedy, besides)})
+
+
+def chosen(default: Any, choices: Any) -> Any:
+    """An option of a method or a kernel that is one of these: `choices` is a Literal."""
+    return dataclasses.field(default=default, metadata={"choices": get_args(choices)})
+
+
+def check_options(obj: Any) -> None:
+    """Refuses an option that is not as its class, or one that it inherits from, declares it."""
+    kind: type = type(obj)
+    for name, facts in _declared_of(kind).items():
+        value = getattr(obj, name)
+        if "choices" in facts and value not in facts["choices"]:
+            raise UnknownName(name, str(value), facts["choices"])
+        if "bound" in facts:
+            must, remedy, besides = facts["bound"]
+            if value != besides and (isinstance(value, str) or not BOUNDS[must](value)):
+                raise BadInput(f"{name}={value} must {must}: {remedy}")
+
+
+@functools.cache
+def _declared_of(cls: type) -> dict[str, Mapping[str, Any]]:
+    """By option what its nearest class says that declares something of it."""
+    bases = [base for base in reversed(cls.__mro__) if dataclasses.is_dataclass(base)]
+    return {f.name: f.metadata for base in bases for f in dataclasses.fields(base) if f.metadata}
 
 
 def options_of(cls: type) -> list[Option]:

@@ -44,10 +44,9 @@ class Partners:
         """In this language, else in English; nothing where no words were given."""
         return self.words.get(language, self.words.get("en", ""))
 
-    def clause(self) -> str:
-        """The sentence in English as a part of another one."""
-        said = self.said().rstrip(".")
-        return said[:1].lower() + said[1:]
+    def clauses(self) -> dict[str, str]:
+        """{language: the sentence as a part of another one}"""
+        return {language: said[:1].lower() + said[1:].rstrip(".") for language, said in self.words.items()}
 
     def in_words(self) -> str:
         """For a person at a site, in one line."""

@@ -17,8 +17,11 @@ class Registry(Generic[T]):
     What is registered `within` a wider registry is known there too.
     """
 
-    def __init__(self, kind: str, within: Registry[Any] | None = None) -> None:
-        self.kind, self._within = kind, within
+    def __init__(
+        self, kind: str, within: Registry[Any] | None = None, find: Callable[[], object] = lambda: None
+    ) -> None:
+        """`find` loads what registers itself when it is loaded, before a name is looked up."""
+        self.kind, self._within, self._find = kind, within, find
         self._known: dict[str, type[T]] = {}
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
@@ -38,6 +41,8 @@ class Registry(Generic[T]):
         return keep
 
     def __getitem__(self, name: str) -> type[T]:
+        if name not in self._known:
+            self._find()
         try:
             return self._known[name]
         except KeyError:
@@ -53,10 +58,14 @@ class Registry(Generic[T]):
         return cls(**options)
 
     def __contains__(self, name: object) -> bool:
+        if name not in self._known:
+            self._find()
         return name in self._known
 
     def __iter__(self) -> Iterator[str]:
+        self._find()
         return iter(sorted(self._known))
 
     def items(self) -> Iterator[tuple[str, type[T]]]:
+        self._find()
         return iter(sorted(self._known.items()))

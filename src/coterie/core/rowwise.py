@@ -5,7 +5,7 @@
 C is `clip`, w_i the batch's weight, and the norm is that over all trained parameters. A row whose gradient is
 not finite counts for nothing.
 
-Where a model's trained parameters are those of linear layers and convolutions (`taps.py`), one pass forward
+Where a model's trained parameters are those of linear layers and convolutions (`Taps`), one pass forward
 and one back give all norms and then the sum, and no linear layer's gradient of a row is ever written down
 (Goodfellow, 2015, "Efficient per-example gradient computations"). Any other model goes row by row, each a
 batch of its own. Which it is, is tried once for a model: on a few rows both have to give the same.
@@ -14,16 +14,18 @@ batch of its own. Which it is, is tried once for a model: on a few rows both hav
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from coterie.core.belief import Belief
 from coterie.core.learner import Batch, Learner, _Gradient, dropout_of
-from coterie.core.taps import Taps, Use, Uses, squares, sums
 
 FEW = 3  # rows on which a model is tried
 CLOSE = 1e-3  # of a gradient's length, far above rounding and far below any other gradient
@@ -53,7 +55,7 @@ class _Clipped(torch.autograd.Function):
     def forward(
         learner: Learner, names: Sequence[str], clip: float, seed: Tensor, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        found = _sums(learner, names, clip, seed.unsqueeze(0), [t.unsqueeze(0) for t in tensors], alone)
+        found = _sums(learner, names, clip, seed.unsqueeze(0), [t.unsqueeze(0) for t in tensors], _alone)
         return tuple(t.squeeze(0) for t in found)
 
     @staticmethod
@@ -77,7 +79,7 @@ class _Clipped(torch.autograd.Function):
         return tuple(_sums(learner, names, clip, seed, each, vmap)), 0
 
 
-def alone(function: Any) -> Any:
+def _alone(function: Any) -> Any:
     """A function of one edge, for tensors [1, ...]."""
 
     def stacked(*tensors: Any) -> Any:
@@ -93,7 +95,7 @@ def _sums(
     """[edge, ...] for each trained parameter."""
     split = 3 + len(names)
     batch, still, moving = Batch(*tensors[:3]), list(tensors[3:split]), list(tensors[split:])
-    uses = uses_of(learner, names, seed[0], [t[0] for t in (*batch, *still, *moving)])
+    uses = _uses_of(learner, names, seed[0], [t[0] for t in (*batch, *still, *moving)])
     if uses is None:
         return _row_by_row(learner, names, clip, seed, batch, still, moving)
     return _tapped(learner, uses, names, clip, seed, batch, still, moving, over)
@@ -128,11 +130,11 @@ def _tapped(
     with torch.no_grad():
         each = [(u, a.detach(), d) for u, a, d in zip(uses, inputs, slopes, strict=True)]
         found = [squares(*part) for part in each]
-        factors, fine = clip_factors(torch.stack([s for s, _ in found]).sum(0), clip)
+        factors, fine = _clip_factors(torch.stack([s for s, _ in found]).sum(0), clip)
         total: dict[str, Tensor] = {}
         for (use, given, slope), (_, outer) in zip(each, found, strict=True):
-            kept = None if outer is None else only(fine, outer)
-            total |= sums(use, only(fine, given), only(fine, slope), kept, factors)
+            kept = None if outer is None else _only(fine, outer)
+            total |= sums(use, _only(fine, given), _only(fine, slope), kept, factors)
     return [total[n].view(t.shape) for n, t in zip(learner.trainable, moving, strict=True)]
 
 
@@ -158,25 +160,25 @@ def _row_by_row(
         held = [t.unsqueeze(1).expand(edges, n, *t.shape[1:]).flatten(0, 1) for t in (*still, *moving)]
         _, *grads = _Gradient._found(learner, names, seeds, [*single, *held], vmap)
         flat = [g.reshape(edges, n, -1) * part[2].unsqueeze(-1) for g in grads[: len(moving)]]
-        factors, fine = clip_factors(torch.stack([g.square().sum(-1) for g in flat]).sum(0), clip)
+        factors, fine = _clip_factors(torch.stack([g.square().sum(-1) for g in flat]).sum(0), clip)
         for k, g in enumerate(flat):
-            row = factors.unsqueeze(1) @ only(fine, g)
+            row = factors.unsqueeze(1) @ _only(fine, g)
             total[k] = total[k] + row.view(total[k].shape)
     return total
 
 
-def clip_factors(square: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+def _clip_factors(square: Tensor, clip: float) -> tuple[Tensor, Tensor]:
     """min(1, C / ‖g_i‖) from ‖g_i‖²; and which rows are finite, the others' factor being 0."""
     fine = torch.isfinite(square)
     return (clip / square.sqrt()).clamp(max=1).masked_fill(~fine, 0.0), fine
 
 
-def only(fine: Tensor, values: Tensor) -> Tensor:
+def _only(fine: Tensor, values: Tensor) -> Tensor:
     """Values [..., row, ...] of those rows, 0 for others."""
     return values.masked_fill(~fine.view(*fine.shape, *[1] * (values.ndim - fine.ndim)), 0.0)
 
 
-def uses_of(
+def _uses_of(
     learner: Learner, names: Sequence[str], seed: Tensor, tensors: Sequence[Tensor]
 ) -> list[Use] | None:
     """Where the model's trained parameters are used, if that can be tapped; found out once."""
@@ -206,9 +208,131 @@ def _tried(
     first = torch.tensor([1.0, 0.0, 0.0], dtype=x.dtype, device=x.device)
     batch = Batch(few.unsqueeze(0), y[:1].expand(FEW, *y.shape[1:]).unsqueeze(0), first.unsqueeze(0))
     one = [[t.unsqueeze(0) for t in part] for part in (still, moving)]
-    found = _tapped(learner, uses.found, names, torch.inf, seed.unsqueeze(0), batch, one[0], one[1], alone)
+    found = _tapped(learner, uses.found, names, torch.inf, seed.unsqueeze(0), batch, one[0], one[1], _alone)
     # the model's own gradient, whatever terms this learner adds to it
     wanted = Learner.gradient(learner, belief, Batch(x[:1], y[:1], first[:1]), seed).grads
     length = torch.stack([g.square().sum() for g in wanted.values()]).sum().sqrt()
     apart = [(a.squeeze(0) - b).square().sum() for a, b in zip(found, wanted.values(), strict=True)]
     return uses.found if bool(torch.stack(apart).sum().sqrt() <= CLOSE * length) else None
+
+
+# Where a model's trained parameters meet its rows. If all that a forward pass does with them is calls of
+# linear layers and convolutions, one each, then the gradient of a row is known from what went into them and
+# from the slope of the row's loss along what came out of them.
+
+
+class Use(NamedTuple):
+    """One call of a layer: the names of its weight and bias, the shape of what it gives for a row, and for a
+    convolution its kernel's size and how it moves.
+    """
+
+    weight: str
+    bias: str | None
+    shape: tuple[int, ...]
+    moves: dict[str, Any] | None
+
+
+class Uses(TorchFunctionMode):
+    """Inside, notes what happens to the tensors that `names` knows by id; `known` says whether it was calls
+    of these layers alone.
+    """
+
+    def __init__(self, names: Mapping[int, str], rows: int) -> None:
+        super().__init__()
+        self._names, self._rows = names, rows
+        self.found: list[Use] = []
+        self.known = True
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if any(id(leaf) in self._names for leaf in pytree.tree_leaves((args, kwargs))):
+            use = self._use(out, *args, **kwargs) if func in (F.linear, F.conv2d) else None
+            self.known &= use is not None
+            self.found += [use] if use else []
+        return out
+
+    def _use(
+        self,
+        out: Tensor,
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Use | None:
+        name = self._names.get(id(weight))
+        convolves = weight.ndim == 4
+        if name is None or len(input) != self._rows or isinstance(padding, str) or groups != 1:
+            return None
+        if input.ndim != (4 if convolves else 2):
+            return None
+        moves = {"kernel_size": tuple(weight.shape[2:]), "dilation": dilation, "padding": padding}
+        shape = tuple(out.shape[1:])
+        return Use(
+            name,
+            self._names.get(id(bias)),
+            shape,
+            {**moves, "stride": 1 if stride is None else stride} if convolves else None,
+        )
+
+
+class Taps(TorchFunctionMode):
+    """Inside, adds a tap to what each of the layers gives, in the order of their calls, and keeps what went
+    in.
+    """
+
+    def __init__(self, weights: Sequence[Tensor], taps: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._weights = {id(w) for w in weights}
+        self._taps = list(taps)
+        self.inputs: list[Tensor] = []
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func in (F.linear, F.conv2d):
+            given = (args + tuple((kwargs or {}).values()))[:2]
+            if id(given[1]) in self._weights:
+                self.inputs.append(given[0])
+                return out + self._taps[len(self.inputs) - 1]
+        return out
+
+
+def squares(use: Use, given: Tensor, slope: Tensor) -> tuple[Tensor, Tensor | None]:
+    """‖g_i‖² of each row's gradient by one layer's parameters [..., row], and for a convolution that gradient
+    of its weight [..., row, out, in · positions].
+
+    A linear layer's is an outer product, δ_i a_iᵀ, whose norm needs no product: ‖δ_i‖ ‖a_i‖.
+    """
+    if use.moves is None:
+        along = slope.square().sum(-1)
+        found = along * given.square().sum(-1)
+        return (found + along if use.bias else found), None
+    outer = _per_row(use.moves, given, slope)
+    found = outer.flatten(-2).square().sum(-1)
+    return (found + slope.flatten(-2).sum(-1).square().sum(-1) if use.bias else found), outer
+
+
+def _per_row(moves: Mapping[str, Any], given: Tensor, slope: Tensor) -> Tensor:
+    """Each row's gradient by the weight of a convolution: δ_i U_iᵀ, with the patches U_i of its input."""
+    ahead = given.shape[:-3]
+    patches = F.unfold(given.flatten(0, -4), **moves)
+    outer = torch.bmm(slope.flatten(-2).flatten(0, -3), patches.transpose(1, 2))
+    return outer.view(*ahead, *outer.shape[1:])
+
+
+def sums(use: Use, given: Tensor, slope: Tensor, outer: Tensor | None, factors: Tensor) -> dict[str, Tensor]:
+    """Σ_i f_i g_i by one layer's parameters, as they lie in memory: [..., number]."""
+    if use.moves is None or outer is None:
+        scaled = factors.unsqueeze(-1) * slope
+        found = {use.weight: (scaled.transpose(-1, -2) @ given).flatten(-2)}
+        return found | ({use.bias: scaled.sum(-2)} if use.bias else {})
+    row = factors.unsqueeze(-2)
+    found = {use.weight: (row @ outer.flatten(-2)).squeeze(-2)}
+    return found | ({use.bias: (row @ slope.flatten(-2).sum(-1)).squeeze(-2)} if use.bias else {})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -21,41 +20,44 @@ from coterie.core.checks import (
     SWITCH,
     TEXT,
     Kind,
+    check_choice,
     checked,
     is_list,
     is_number,
     or_none,
 )
-from coterie.core.client import Samples
-from coterie.core.errors import BadData, BadInput, Several
+from coterie.core.errors import BadData, BadInput
 from coterie.core.seeds import Key
-from coterie.data.choices import check_choice
-from coterie.data.dataset import Arrays
-from coterie.data.frame_columns import inputs_and_target, refuse_many_texts, refuse_unknown, scaled_by
-from coterie.data.holdout import hold_out
+from coterie.data.dataset import Arrays, hold_out, parts_of
+from coterie.data.frames import naming_client, rows_of_frame
 from coterie.data.intake import (
-    TABLE,
     Array,
     TaskChoice,
     check_rows,
     far_off,
     inputs_of,
+    is_random,
     read_pairs,
+    reread_of,
     unused_labels,
 )
-from coterie.data.missing import Missing
-from coterie.data.rereading import is_random, reread_of
-from coterie.data.survival import goals_of
-from coterie.data.tabular import TabularPrepare
+from coterie.data.tabular import Missing, TabularPrepare
+from coterie.data.targets import TABLE, goals_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-TEST = Kind(
+PAIR = Kind(
     "a share of the rows, a number between 0 and 1, or a pair (X, y): try 0.3",
     lambda v: is_number(v) or (isinstance(v, tuple) and len(v) == 2),
 )
+DATASET = Kind(
+    "a share of the rows, a number between 0 and 1, or a dataset: try 0.3",
+    lambda v: is_number(v) or (hasattr(v, "__getitem__") and not isinstance(v, str | bytes)),
+)
+ROWS = {"validation": SHARE, "seed": SEED, "classes": or_none(CLASSES), "task": TEXT}
+RULES = ("missing", "scale", "absent")
 
 
 class Client(core.Client):
@@ -64,15 +66,7 @@ class Client(core.Client):
     """
 
     @classmethod
-    @checked(
-        name=NAME,
-        test=TEST,
-        validation=SHARE,
-        seed=SEED,
-        features=or_none(COLUMNS),
-        classes=or_none(CLASSES),
-        task=TEXT,
-    )
+    @checked(name=NAME, test=PAIR, features=or_none(COLUMNS), **ROWS)
     def from_arrays(
         cls,
         X: Any,
@@ -115,11 +109,10 @@ class Client(core.Client):
             check_rows(x_test, y_test, name, test_columns)
             if test_columns != columns or x_test.shape[1:] != x_all.shape[1:]:
                 raise BadData(f"client {name!r}: test and training columns differ: give both the same")
+        pools = Arrays(x_all[train], y_all[train]), Arrays(x_all[held], y_all[held]), Arrays(x_test, y_test)
         return cls(
-            name=name,
-            train=samples(x_all[train], y_all[train]),
-            validation=samples(x_all[held], y_all[held]),
-            test=samples(x_test, y_test),
+            name,
+            **parts_of(pools),
             features=tuple(map(str, columns)),
             classes=names,
             notes=(*said, *unused_labels(y_all, name, names), *far_off(x_all[train], name, columns)),
@@ -128,17 +121,8 @@ class Client(core.Client):
 
     @classmethod
     @checked(
-        target=COLUMN,
-        event=or_none(COLUMN),
-        name=NAME,
-        test=SHARE,
-        validation=SHARE,
-        seed=SEED,
-        classes=or_none(CLASSES),
-        task=TEXT,
-        missing=TEXT,
-        scale=TEXT,
-        absent=TEXT,
+        **{"target": COLUMN, "event": or_none(COLUMN), "name": NAME, "test": SHARE, **ROWS},
+        **dict.fromkeys(RULES, TEXT),
         leave_out=COLUMNS,
     )
     def from_frame(
@@ -178,57 +162,32 @@ class Client(core.Client):
                      refused
         leave_out    columns that are no inputs: names, numbers of patients
         """
-        from coterie.data.frames import columns_of, raw_of  # pandas takes a while to import
-
         for rule, value, others in (("scale", scale, "shared"), ("absent", absent, "flag, common")):
             if value in others.split(", "):
                 raise BadInput(f"{rule}={value!r} needs all clients at once: make them with clients_from")
         check_choice("task", task, get_args(TaskChoice))
-        with whose(name):
-            x, goal, seen = inputs_and_target(frame, target, leave_out, event)
-            columns = scaled_by(columns_of(x), constants, scale)
-            refuse_many_texts(columns)
-            raw = raw_of(x, columns)
-            refuse_unknown(raw, columns, missing)
-        y, names, said = goals_of(goal, seen, name, classes, task, TABLE)
+        with naming_client(name):
+            columns, raw, y, seen = rows_of_frame(frame, target, event, leave_out, constants, scale, missing)
+        y, names, said = goals_of(y, seen, name, classes, task, TABLE)
         check_rows(np.zeros((len(raw), 1)), y, name, ())
-        prepare = TabularPrepare(columns, missing, scale, absent)
         pools = [Arrays(raw[rows], y[rows]) for rows in drawn(y, test, validation, seed, name)]
-        (way,) = prepare.fitted(pools[:1], [name])
-        with whose(name):
-            made, notes = way(*pools)
+        (way,) = TabularPrepare(columns, missing, scale, absent).fitted(pools[:1], [name])
+        with naming_client(name):
+            made, done = way(*pools)
         for pool in filter(len, made):
             check_rows(pool.x, pool.y, name, way.features)
         return cls(
-            name=name,
-            train=samples(made[0].x, made[0].y),
-            validation=samples(made[1].x, made[1].y),
-            test=samples(made[2].x, made[2].y),
+            name,
+            **parts_of(made),
             features=way.features,
             classes=names,
-            notes=(
-                *said,
-                *unused_labels(y, name, names),
-                *notes,
-                *far_off(made[0].x, name, way.features),
-            ),
+            notes=(*said, *unused_labels(y, name, names), *done, *far_off(made[0].x, name, way.features)),
             preparation=way,
             censored=event is not None,
         )
 
     @classmethod
-    @checked(
-        name=NAME,
-        test=Kind(
-            "a share of the rows, a number between 0 and 1, or a dataset: try 0.3",
-            lambda v: is_number(v) or (hasattr(v, "__getitem__") and not isinstance(v, str | bytes)),
-        ),
-        validation=SHARE,
-        seed=SEED,
-        classes=or_none(CLASSES),
-        task=TEXT,
-        every_epoch=SWITCH,
-    )
+    @checked(name=NAME, test=DATASET, **ROWS, every_epoch=SWITCH)
     def from_dataset(
         cls,
         dataset: torch.utils.data.Dataset[Any],
@@ -248,7 +207,7 @@ class Client(core.Client):
         own, `test`, without such changes.
         """
         x, y = read_pairs(dataset, name)
-        if task == "auto" and y.dtype.kind in "iu" and has_classes(dataset):
+        if task == "auto" and y.dtype.kind in "iu" and _has_classes(dataset):
             task = "classification"
         held: Any = test if is_number(test) else read_pairs(test, name)  # type: ignore[arg-type]
         chance = is_random(dataset, x, y)
@@ -276,7 +235,7 @@ class Client(core.Client):
         return replace(made, again=reread_of(dataset, made.train.x), notes=(*made.notes, said))
 
 
-def has_classes(dataset: Any) -> bool:
+def _has_classes(dataset: Any) -> bool:
     """Whether a dataset, or the one that it is a part of, lists its classes, as those of torchvision do."""
     while dataset is not None:
         if is_list(getattr(dataset, "classes", None)):
@@ -297,23 +256,3 @@ def drawn(
         return rows, rows[:0], out
     keep, hold = hold_out(y[rows], validation, key.at("validation").numpy(), whose)
     return rows[keep], rows[hold], out
-
-
-@contextlib.contextmanager
-def whose(name: str) -> Iterator[None]:
-    """What is refused within says whose data it is."""
-    try:
-        yield
-    except Several as error:
-        raise Several([f"client {name!r}: {line}" for line in error.lines]) from None
-    except (BadData, BadInput) as error:
-        kind = BadData if isinstance(error, BadData) else BadInput
-        raise kind(f"client {name!r}: {error}") from None
-
-
-def samples(x: Array, y: Array) -> Samples:
-    """Arrays as tensors of their own: float32 inputs, int64 labels or float32 targets."""
-    y_type = np.int64 if np.issubdtype(y.dtype, np.integer) else np.float32
-    return Samples(
-        torch.from_numpy(np.array(x, dtype=np.float32)), torch.from_numpy(np.array(y, dtype=y_type))
-    )

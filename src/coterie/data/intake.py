@@ -1,12 +1,19 @@
 """From whatever a user has to arrays that can be learned from, or a one-line refusal that names the client.
 
-Inputs become numbers [sample, ...], targets labels counted from 0 or numbers [sample].
+Inputs become numbers [sample, ...], targets labels counted from 0 or numbers [sample] (`targets.py`).
+
+A dataset whose items are drawn at random, as pictures are by torchvision's transforms, gives its rows anew at
+each epoch. A client holds the rows as they were read first, and by them it is known which item of the dataset
+a row of a batch is. Before each step these items are read again, with all generators (torch's, NumPy's,
+Python's) set by the run's seed: the same run reads the same rows.
 """
 
 from __future__ import annotations
 
+import random
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,35 +21,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coterie.core.errors import BadData, BadInput, CoterieWarning, option, shown
-from coterie.data.tables.texts import number_of
-from coterie.data.targets import FEW, asked_of, kind_of_numbers, said_of
+from coterie.core.client import Client
+from coterie.core.errors import BadData, BadInput, CoterieWarning
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Array = npt.NDArray[Any]
 TaskChoice = Literal["auto", "classification", "regression", "survival"]
 
-Source = Literal["arrays", "table", "tables"]
-"""Where targets come from: an array of one client, a column of one client's table, or of all clients'."""
-ARRAYS: Source = "arrays"
-TABLE: Source = "table"
-TABLES: Source = "tables"
 
-MOST_CLASSES = 2**16
 MANY_UNUSED, UNUSED = 100, 10  # highest label, and times as high as there are labels, that are worth a word
 FAR = 30.0  # a standardised value is nearer than that, but for mistakes
-PLAIN = {"integer": np.int64, "floating": np.float64, "mixed-integer-float": np.float64, "boolean": np.bool_}
 
 
-def refuse_twins(frame: pd.DataFrame, name: str) -> None:
-    if frame.columns.has_duplicates:
-        column = frame.columns[frame.columns.duplicated()][0]
-        raise BadData(f"client {name!r}: column {column!r} is there twice: rename or drop one")
-
-
-def _array(values: Any, name: str, what: str) -> Array:
+def as_array(values: Any, name: str, what: str) -> Array:
     try:
         return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -54,7 +47,9 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
     import pandas as pd  # only here: it takes a while to import
 
     if isinstance(X, pd.DataFrame):
-        refuse_twins(X, name)
+        if X.columns.has_duplicates:
+            column = X.columns[X.columns.duplicated()][0]
+            raise BadData(f"client {name!r}: column {column!r} is there twice: rename or drop one")
         for column in X.columns:
             kind = X[column].dtype
             if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
@@ -64,7 +59,7 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
                 )
         features = [str(c) for c in X.columns] if features is None else features
         X = X.to_numpy(dtype=np.float64, na_value=np.nan)
-    array = _array(X, name, "inputs")
+    array = as_array(X, name, "inputs")
     if array.dtype.kind not in "biuf":
         raise BadData(f"client {name!r}: inputs hold {array.dtype}, not numbers: encode them first")
     if array.ndim < 2:
@@ -77,187 +72,6 @@ def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array,
             f"client {name!r}: {len(columns)} feature names for {array.shape[1]} columns: name each once"
         )
     return array, columns
-
-
-def targets_of(
-    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto", source: Source = ARRAYS
-) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
-    """Labels counted from 0, or numbers [sample]; the classes, if they have names; what is worth saying.
-
-    In a column of a table whole numbers are labels only if they are few (`data/targets.py`); of all tables
-    together classes are those found, so that of 1 and 2 there are two.
-    """
-    array, listed = _labels(y, name)
-    classes = listed if classes is None and task != "regression" else classes
-    if classes is None and task != "classification":
-        array = _numbers_in(array, name, task)
-    if task == "regression":
-        if classes is not None or array.dtype.kind not in "biuf":
-            what = "classes are given" if classes is not None else f"they hold {array.dtype}"
-            raise BadData(
-                f"client {name!r}: targets of a regression are numbers, but {what}: "
-                "pass task='classification'"
-            )
-        return array.astype(np.float64), (), ()
-    notes: tuple[str, ...] = ()
-    if array.dtype.kind in "iu" and classes is None and task == "auto":
-        array, notes = _decided(array, name, source)
-    elif array.dtype.kind == "f" and (classes is None or isinstance(next(iter(classes), None), str)):
-        array, notes = _whole_labels(array, name, task, given=classes is not None)
-    if array.dtype == bool and classes is None:
-        classes = [False, True]
-    if classes is not None:
-        return *_numbered(array, name, list(classes)), notes
-    if array.dtype.kind in "USO":
-        texts = np.array([str(v) for v in array])
-        found, numbers = np.unique(texts, return_inverse=True)
-        if task == "auto" and len(found) > max(FEW, len(texts) // 2):
-            raise BadData(
-                f"client {name!r}: targets hold {len(found)} different texts in {len(texts)} rows, which are "
-                f"no classes: name another target, or pass {option('task', 'classification', 'table')}"
-            )
-        _refuse_many(len(found) - 1, name)
-        return numbers.astype(np.int64), tuple(map(str, found)), notes
-    if array.dtype.kind in "iu":
-        found = np.unique(array)
-        if source == TABLES and found.tolist() != list(range(len(found))):
-            _refuse_many(len(found) - 1, name)
-            return np.searchsorted(found, array), tuple(map(str, found.tolist())), notes
-        if array.size and array.min() < 0:
-            raise BadData(
-                f"client {name!r}: label {array.min()} is negative; labels count from 0: pass classes=[...]"
-            )
-        _refuse_many(int(array.max()) if array.size else 0, name)
-        return array.astype(np.int64), (), notes
-    return array, (), notes
-
-
-def _labels(y: Any, name: str) -> tuple[Array, list[Any] | None]:
-    """Targets [sample] as an array of one kind; and the categories of a pandas Categorical."""
-    import pandas as pd
-
-    listed = None
-    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
-        y = y.iloc[:, 0]
-    if isinstance(y, pd.Series | pd.Categorical):
-        y = pd.Series(y)
-        listed = list(y.cat.categories) if isinstance(y.dtype, pd.CategoricalDtype) else None
-        y = y.to_numpy()
-    array = _array(y, name, "targets")
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        raise BadData(f"client {name!r}: targets have shape {array.shape}, but need [samples]")
-    if array.dtype.kind not in "biufUSO":
-        raise BadData(
-            f"client {name!r}: targets hold {array.dtype}, not labels or numbers: convert them first"
-        )
-    if array.dtype.kind == "O":
-        if pd.isna(array).any():
-            raise BadData(f"client {name!r}: a target is missing: fill or drop it")
-        found = pd.api.types.infer_dtype(array)
-        if found == "integer" and max(map(abs, array.tolist())) >= 2**63:
-            raise BadData(f"client {name!r}: a target is beyond 64 bits: name labels in classes=[...]")
-        if found in PLAIN:
-            array = array.astype(PLAIN[found])
-        elif found not in ("string", "categorical"):
-            raise BadData(
-                f"client {name!r}: targets hold {found} objects, not labels or numbers: convert them first"
-            )
-    return array, listed
-
-
-def _numbers_in(array: Array, name: str, task: str) -> Array:
-    """Texts that are all numbers, as these; unless they are told to be numbers, those that are few enough for
-    classes stay as they are written. Numbers with a decimal comma are for a person to convert.
-    """
-    if array.dtype.kind not in "USO" or not len(array):
-        return array
-    try:
-        values = np.array([float(v) for v in array], dtype=np.float64)
-    except (TypeError, ValueError):
-        commas = [number_of(str(v), ",") for v in array]
-        written = [v for v in commas if v is not None]
-        if len(written) < len(array) or kind_of_numbers(written, len(array)).kind == "classes":
-            return array
-        cell = next(str(v) for v in array if "," in str(v))
-        raise BadData(
-            f"client {name!r}: targets such as {cell!r} are numbers with a decimal comma: write them with a "
-            f"point, or pass {option('task', 'classification', 'table')} if they are classes"
-        ) from None
-    few = task == "auto" and kind_of_numbers(values, len(values)).kind == "classes"
-    if not np.isfinite(values).all() or few:
-        return array
-    whole = (values == np.round(values)).all() and (np.abs(values) < 2**53).all()
-    return values.astype(np.int64) if whole else values
-
-
-def _decided(array: Array, name: str, source: Source) -> tuple[Array, tuple[str, ...]]:
-    """Whole numbers by the rule for all doors; what is decided against the usual reading is said."""
-    decision = kind_of_numbers(np.unique(array).tolist(), len(array), labels=source == ARRAYS)
-    if decision.kind == "either":
-        raise BadData(asked_of(f"client {name!r}: targets", decision))
-    many = len(np.unique(array))
-    if decision.kind == "classes":
-        return array, (said_of("targets", decision),) if many > 2 and source != ARRAYS else ()
-    said = said_of("targets", decision)
-    warnings.warn(said, CoterieWarning, stacklevel=6)
-    return array.astype(np.float64), (said,)
-
-
-def _whole_labels(array: Array, name: str, task: str, given: bool) -> tuple[Array, tuple[str, ...]]:
-    """Fractions that are whole numbers: 0.0 and 1.0 are two classes, and said to be; where a few others could
-    be either, a person decides. Names of classes decide too (`given`).
-    """
-    finite = bool(np.isfinite(array).all())
-    found = np.unique(array) if finite else array[:0]
-    whole = finite and bool((found == np.round(found)).all()) and bool((np.abs(found) < 2**53).all())
-    if task == "classification" and not whole:
-        raise BadData(f"client {name!r}: targets hold fractions, not labels: pass classes=[...] to name them")
-    if whole and (task == "classification" or given):
-        return array.astype(np.int64), ()
-    if whole and len(found) and set(found.tolist()) <= {0.0, 1.0}:
-        said = "targets 0.0 and 1.0 taken as classes: pass task='regression' if they are numbers to predict"
-        warnings.warn(said, CoterieWarning, stacklevel=5)
-        return array.astype(np.int64), (said,)
-    if whole and 0 < len(found) <= min(FEW, len(array) // 2):
-        some = ", ".join(f"{v:g}" for v in found)
-        raise BadData(
-            f"client {name!r}: targets {some} may be classes or numbers: pass task='classification' or "
-            "task='regression'"
-        )
-    return array, ()
-
-
-def _numbered(array: Array, name: str, classes: list[Any]) -> tuple[Array, tuple[str, ...]]:
-    """Labels as the numbers of these classes, which are then called by their names."""
-    import pandas as pd
-
-    if len(set(classes)) < max(len(classes), 1):
-        raise BadInput(f"client {name!r}: classes={shown(classes)} must name at least one, each once")
-    _refuse_many(len(classes) - 1, name)
-    if array.dtype.kind in "biu" and array.size and isinstance(classes[0], str):
-        # already numbered, the names are for reading
-        if array.min() < 0 or array.max() >= len(classes):
-            raise BadData(
-                f"client {name!r}: labels run from {array.min()} to {array.max()}, "
-                f"but {len(classes)} classes allow 0 to {len(classes) - 1}"
-            )
-        return array.astype(np.int64), tuple(map(str, classes))
-    index = {c: i for i, c in enumerate(classes)}
-    strange = [v for v in pd.unique(array).tolist() if v not in index]
-    if strange:
-        raise BadData(f"client {name!r}: label {strange[0]!r} is not among the classes {shown(classes)}")
-    return np.array([index[v] for v in array], dtype=np.int64), tuple(map(str, classes))
-
-
-def _refuse_many(highest: int, name: str) -> None:
-    """A model has one output for each number up to the highest label."""
-    if highest >= MOST_CLASSES:
-        raise BadData(
-            f"client {name!r}: label {highest} asks for as many outputs, at most {MOST_CLASSES} are possible:"
-            " count labels from 0, name them in classes=[...], or pass task='regression'"
-        )
 
 
 def check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
@@ -309,11 +123,8 @@ def far_off(x: Array, name: str, columns: Sequence[str]) -> tuple[str, ...]:
     which, remedy = f"column {called[0]}", "standardise it, or use clients_from"
     if not table:
         which, others, remedy = "an input", "", "divide pictures by 255, for instance"
-    warnings.warn(
-        f"{which} of client {name!r} reaches {reach[far[0]]:g}{others}: {remedy}",
-        CoterieWarning,
-        stacklevel=4,
-    )
+    warning = f"{which} of client {name!r} reaches {reach[far[0]]:g}{others}: {remedy}"
+    warnings.warn(warning, CoterieWarning, stacklevel=4)
     some = [f"{c} reaches {reach[i]:g}" for c, i in zip(called[:5], far, strict=False)]
     said = "standardise them or use clients_from" if table else remedy
     return (f"inputs far from 0, {said}: {', '.join(some)}{', ...' if len(far) > 5 else ''}",)
@@ -336,3 +147,93 @@ def read_pairs(dataset: torch.utils.data.Dataset[Any], name: str) -> tuple[Array
         raise BadData(
             f"client {name!r}: dataset must give (input, target) pairs of one shape ({reason})"
         ) from None
+
+
+TWICE = 64  # rows that are read twice, to see whether they are drawn at random
+
+
+@dataclass(frozen=True, eq=False)
+class _Reread:
+    """A dataset, and where in it each row is, by the row's bytes."""
+
+    dataset: Any
+    places: Mapping[bytes, int]
+
+
+@dataclass(frozen=True, eq=False)
+class _Anew:
+    """A transform: rows of any of these clients become their items as read now, then go through `after`."""
+
+    sources: Sequence[_Reread]
+    after: Callable[[Tensor], Tensor] | None = None
+    __name__: str = field(default="every_epoch")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        # by torch's own generator: so engines know that rows cannot be read on several threads at once
+        seed = int(torch.empty((), dtype=torch.int64).random_(2**31))
+        kept = random.getstate(), np.random.get_state()
+        try:
+            made = torch.stack([self.item(row, seed + i) for i, row in enumerate(x.cpu().float())]).to(x)
+        finally:
+            random.setstate(kept[0])
+            np.random.set_state(kept[1])
+        return made if self.after is None else self.after(made)
+
+    def item(self, row: Tensor, seed: int) -> Tensor:
+        """As the dataset gives it now."""
+        key = _key_of(row)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        for source in self.sources:
+            if key in source.places:
+                read = torch.as_tensor(np.asarray(source.dataset[source.places[key]][0]), dtype=torch.float32)
+                if read.shape != row.shape:
+                    raise BadData(
+                        f"a dataset gave an item of shape {list(read.shape)} that had {list(row.shape)} "
+                        "before: give all one shape"
+                    )
+                return read
+        raise BadInput(
+            "every_epoch: a row of a batch is none that the datasets gave, as something changed rows after "
+            "they were read: leave out every_epoch, or what changes them"
+        )
+
+
+def _key_of(row: Tensor) -> bytes:
+    return row.contiguous().numpy().tobytes()
+
+
+def reread_of(dataset: Any, x: Tensor) -> _Reread:
+    """The places of rows x, in the order of the dataset, as a client holds them."""
+    return _Reread(dataset, {_key_of(row): i for i, row in enumerate(x)})
+
+
+def anew(clients: Sequence[Client], after: Callable[[Tensor], Tensor] | None) -> Any:
+    """The transform that reads rows of these clients again before it does the given one; that one alone, or
+    None, where no client is read again.
+    """
+    sources = [c.again for c in clients if c.again is not None]
+    if not sources:
+        return after
+    if len(sources) < len(clients):
+        others = next(c.name for c in clients if c.again is None)
+        raise BadInput(
+            f"client {others!r} is not read at every epoch and others are: make all of them with "
+            "from_dataset(..., every_epoch=True), or none"
+        )
+    called = "" if after is None else f"+{getattr(after, '__name__', type(after).__name__)}"
+    return _Anew(sources, after, f"every_epoch{called}")
+
+
+def same(a: Any, b: Any) -> bool:
+    """What is missing both times counts as the same: it is for others to refuse."""
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f")
+
+
+def is_random(dataset: Any, x: Any, y: Any) -> bool:
+    """Whether the first rows come out otherwise when they are read once more."""
+    for i in range(min(TWICE, len(x))):
+        now_x, now_y = (np.asarray(part) for part in dataset[i])
+        if not (same(now_x, x[i]) and same(now_y, y[i])):
+            return True
+    return False

@@ -1,6 +1,6 @@
 """How a client's rows become its model's inputs: column by column, fitted once, and kept with every model.
 
-A column is one of three kinds:
+A column is of one of the kinds of `data/kinds`, such as
 number     (value - center) / spread
 flag       0 or 1, left as it is
 category   one input of 0 and 1 for each value of a list fixed beforehand, so that all clients agree
@@ -10,7 +10,7 @@ column that the client does not have at all is the same in all its rows: `instea
 the column's inputs; where some client lacks it, one more input may say so for everybody, 0 or 1. A missing
 value of a column that it does have becomes `fill`, or is refused if there is none.
 
-All of it is plain data: `told` and `told_of` bring it into a file and back, to the last bit.
+All of it is plain data: `to_dict` and `preparation_from_dict` bring it into a file and back, to the last bit.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from coterie.core.errors import BadData, option
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
-from coterie.data.training_range import TrainingRange, training_range, training_range_of
+from coterie.data.kinds import KINDS, ColumnKind, of_models
 
-Kind = Literal["number", "flag", "category"]
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 FARTHEST = float(np.finfo(np.float32).max)  # that an input goes
 
 
@@ -43,7 +43,7 @@ class Column:
     """
 
     name: str
-    kind: Kind = "number"
+    kind: str = "number"
     values: tuple[str, ...] = ()
     codes: tuple[float, ...] = ()
     unit: str = ""
@@ -52,17 +52,27 @@ class Column:
 
     @property
     def inputs(self) -> list[str]:
-        """Names of the inputs that it becomes."""
-        return [f"{self.name}={v}" for v in self.values] if self.kind == "category" else [self.name]
+        return self.of.inputs(self)
 
     @property
-    def allowed(self) -> tuple[float, ...]:
-        """Raw numbers that a flag or category may hold."""
-        return (0.0, 1.0) if self.kind == "flag" else self.codes
+    def of(self) -> ColumnKind:
+        return KINDS[self.kind]
+
+    @property
+    def allowed(self) -> tuple[float, ...] | None:
+        return self.of.allowed(self)
+
+    @property
+    def scaled(self) -> bool:
+        return self.of.scaled
+
+    @property
+    def quantity(self) -> bool:
+        """Whether it holds numbers that are measured or counted, and no steps of a scale."""
+        return self.scaled and not self.values
 
     def text(self, raw: float) -> str:
-        """A raw number as people write it."""
-        return dict(zip(self.codes, self.values, strict=True)).get(raw, f"{raw:g}")
+        return self.of.text(self, raw)
 
 
 def numbers(names: Sequence[str]) -> tuple[Column, ...]:
@@ -73,6 +83,54 @@ def numbers(names: Sequence[str]) -> tuple[Column, ...]:
 def coded(name: str, codes: Sequence[float], values: Sequence[str] = ()) -> Column:
     """A category whose values are published as numbers, by which they are called unless named."""
     return Column(name, "category", tuple(values or (f"{c:g}" for c in codes)), tuple(map(float, codes)))
+
+
+@dataclass(frozen=True)
+class TrainingRange:
+    """Of the values that a client's own training rows had in a column: new rows are held against it later.
+
+    It holds single values of rows (the lowest, the highest). So it stays with the client's own model, in its
+    run and in its exported folder, and is in nothing that is sent to others.
+
+    quantiles   of a number: lowest, quartiles and highest; none where no value was known
+    codes       of a column with a list of values, the raw numbers of those that were there
+    missing     the share of rows without a value
+    """
+
+    quantiles: tuple[float, ...] = ()
+    codes: tuple[float, ...] = ()
+    missing: float = 0.0
+
+    def __post_init__(self) -> None:
+        """ValueError for what no rows can have been."""
+        ordered = all(a <= b for a, b in zip(self.quantiles, self.quantiles[1:], strict=False))
+        finite = all(map(math.isfinite, (*self.quantiles, *self.codes, self.missing)))
+        some = len(self.quantiles) in (0, len(QUANTILES))
+        if not (finite and ordered and some and 0 <= self.missing <= 1):
+            raise ValueError("a range of training rows is none")
+
+    @property
+    def lowest(self) -> float:
+        return self.quantiles[0]
+
+    @property
+    def median(self) -> float:
+        return self.quantiles[2]
+
+    @property
+    def highest(self) -> float:
+        return self.quantiles[-1]
+
+
+def training_range(column: Column, values: Array) -> TrainingRange:
+    """Of raw numbers [row], NaN where missing."""
+    known = values[~np.isnan(values)]
+    missing = 1 - len(known) / len(values) if len(values) else 0.0
+    if column.allowed is not None or column.values:
+        return TrainingRange(codes=tuple(float(c) for c in np.unique(known)), missing=missing)
+    # never beyond finite numbers
+    quantiles = np.quantile(known, QUANTILES, method="nearest") if len(known) else ()
+    return TrainingRange(tuple(map(float, quantiles)), missing=missing)
 
 
 @dataclass(frozen=True)
@@ -115,26 +173,12 @@ class Part:
         if self.absent:
             made = np.tile(np.array(self.instead, dtype=np.float64), (len(raw), 1))
         else:
-            made = self.encoded(np.where(np.isnan(raw), math.nan if self.fill is None else self.fill, raw))
+            known = np.where(np.isnan(raw), math.nan if self.fill is None else self.fill, raw)
+            made = self.column.of.encoded(self.column, known)
         if self.told:
             made = np.column_stack([made, np.full(len(raw), float(self.absent))])
         with np.errstate(over="ignore"):
             return np.asarray(made, dtype=np.float32)
-
-    def encoded(self, known: Array) -> Array:
-        """[row, input] of numbers without gaps."""
-        if self.column.kind == "category":
-            return np.asarray(known[:, None] == np.array(self.column.codes), dtype=np.float64)
-        if self.column.kind == "number":
-            known = (known - self.column.center) / self.column.spread
-        return np.asarray(known[:, None])
-
-
-def as_far_as_inputs_go(made: Array) -> Array:
-    """Of rows that are trained and tested on. The scale that others agreed on may be any, and a refusal of
-    what it takes too far would tell which rows have what.
-    """
-    return np.clip(made, -FARTHEST, FARTHEST)
 
 
 @dataclass(frozen=True)
@@ -184,10 +228,10 @@ class Preparation:
                     f"{bad[0] + 1}: fill or drop them, or pass {option('missing', 'median', 'table')} or "
                     f"{option('missing', 'drop', 'table')}"
                 )
-            if column.kind != "number":
-                strange = np.flatnonzero(~np.isnan(found) & ~np.isin(found, column.allowed))
+            if (allowed := column.allowed) is not None:
+                strange = np.flatnonzero(~np.isnan(found) & ~np.isin(found, allowed))
                 if strange.size:
-                    may = ", ".join(column.text(v) for v in column.allowed)
+                    may = ", ".join(map(column.text, allowed))
                     raise BadData(
                         f"column {column.name!r} holds {found[strange[0]]:g}, but may hold {may}: "
                         "correct or blank that value"
@@ -197,7 +241,9 @@ class Preparation:
         pools, notes = [train, *others], list[str]()
         if self.drops:
             pools, notes = drop_incomplete(pools, self.parts)
-        made = [Arrays(as_far_as_inputs_go(self.inputs(p.x)), p.y, p.columns) for p in pools]
+        # the scale that others agreed on may be any, and a refusal of what it takes too far would tell which
+        # rows have what
+        made = [Arrays(np.clip(self.inputs(p.x), -FARTHEST, FARTHEST), p.y, p.columns) for p in pools]
         return made, (*notes, *self._filled(pools), *self.notes)
 
     def _filled(self, pools: Sequence[Arrays]) -> list[str]:
@@ -209,58 +255,47 @@ class Preparation:
             if part.absent and rows - sum(others):
                 aside.append(f"{part.column.name} ({rows - sum(others)})")
             elif part.read and own + sum(others) and part.fill is not None:
-                by = part.column.text(part.fill)
-                filled.append(
-                    f"{part.column.name} ({own} in training and {sum(others)} in further rows, by {by})"
-                )
-        notes = (
-            [f"values set aside, as training rows have none of the column: {', '.join(aside)}"]
-            if aside
-            else []
-        )
-        if filled:
-            notes.append(
-                f"missing values filled by this client's training median or mode: {', '.join(filled)}"
-            )
-        return notes
+                counts = f"{own} in training and {sum(others)} in further rows"
+                filled.append(f"{part.column.name} ({counts}, by {part.column.text(part.fill)})")
+        said = {
+            "values set aside, as training rows have none of the column": aside,
+            "missing values filled by this client's training median or mode": filled,
+        }
+        return [f"{what}: {', '.join(columns)}" for what, columns in said.items() if columns]
 
     def without_training(self) -> Preparation:
         """What others may have of it: how inputs are made, and no range of the client's rows."""
         return replace(self, parts=tuple(replace(p, training=None) for p in self.parts))
 
-    def told(self) -> dict[str, Any]:
-        """As JSON holds it."""
+    def to_dict(self) -> dict[str, Any]:
         return {"drops": self.drops, "columns": [{**asdict(p.column), **_own(p)} for p in self.parts]}
 
 
-def told_of(table: Mapping[str, Any]) -> Preparation:
-    """The inverse of `told`; KeyError, TypeError or ValueError for anything else."""
+def preparation_from_dict(table: Mapping[str, Any]) -> Preparation:
+    """The inverse of `Preparation.to_dict`; KeyError, TypeError or ValueError for anything else."""
     parts = []
     for entry in table["columns"]:
         kind = str(entry["kind"])
-        if kind not in ("number", "flag", "category"):
+        if kind not in of_models():
             raise ValueError(f"a column is a {kind}")
-        column = Column(
-            str(entry["name"]),
-            kind,  # type: ignore[arg-type]
-            tuple(map(str, entry["values"])),
-            tuple(map(float, entry["codes"])),
-            str(entry["unit"]),
-            float(entry["center"]),
-            float(entry["spread"]),
-        )
+        values, codes = tuple(map(str, entry["values"])), tuple(map(float, entry["codes"]))
+        scale = float(entry["center"]), float(entry["spread"])
+        column = Column(str(entry["name"]), kind, values, codes, str(entry["unit"]), *scale)
         fill = None if entry["fill"] is None else float(entry["fill"])
         instead = tuple(map(float, entry["instead"]))
-        training = training_range_of(entry.get("training"))
+        training = None  # as in files of earlier versions
+        if (held := entry.get("training")) is not None:
+            quantiles, codes = (tuple(map(float, held[key])) for key in ("quantiles", "codes"))
+            training = TrainingRange(quantiles, codes, float(held["missing"]))
         part = Part(column, fill, instead, bool(entry["told"]), bool(entry["unused"]), training)
-        refuse_odd(part)
+        _refuse_odd(part)
         parts.append(part)
     if len({p.column.name for p in parts}) < len(parts) or not parts:
         raise ValueError("its columns are none, or one is there twice")
     return Preparation(tuple(parts), bool(table["drops"]))
 
 
-def refuse_odd(part: Part) -> None:
+def _refuse_odd(part: Part) -> None:
     """A column that a file describes so that no fit can have made it."""
     column = part.column
     numbers = (*column.codes, *part.instead, column.center, column.spread, part.fill or 0.0)

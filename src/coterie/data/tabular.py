@@ -11,8 +11,12 @@ shared       all by the mean and deviation of everybody's, which clients tell ea
              squares: x̄ = Σ_k n_k x̄_k / Σ_k n_k,  s² = Σ_k n_k (s_k² + (x̄_k - x̄)²) / Σ_k n_k
 constants    (value - center) / spread with numbers given beforehand, 0 and 1 unless told
 
-A deviation of 0 counts as 1. A missing value becomes the client's training median, or for flags and
-categories its most frequent value; or its row is left out; or it is refused.
+A deviation of 0 counts as 1.
+
+Missing values go by a rule that is fitted on training rows only:
+refuse       a missing value is an error that names the column
+drop         rows with a missing value are left out, and counted
+median       a number becomes its column's median, anything else its most frequent value
 
 A column of which a client's training rows know nothing is absent there, by one of four rules:
 mask         its inputs are 0 in all of the client's rows, so that they neither count nor learn there
@@ -34,14 +38,13 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from coterie.core.checks import check_choice
 from coterie.core.errors import BadData, option
-from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
-from coterie.data.missing import Missing, check_missing_rule
-from coterie.data.preparation import Column, Part, Preparation, drop_incomplete
-from coterie.data.training_range import training_range
+from coterie.data.preparation import Column, Part, Preparation, drop_incomplete, training_range
 
+Missing = Literal["refuse", "drop", "median"]
 Scale = Literal["site", "shared", "constants"]
 Absent = Literal["mask", "flag", "common", "refuse"]
 
@@ -101,7 +104,7 @@ class TabularPrepare:
     absent: Absent = "mask"
 
     def __post_init__(self) -> None:
-        check_missing_rule(self.missing)
+        check_choice("rule for missing values", self.missing, get_args(Missing))
         check_choice("scale", self.scale, get_args(Scale))
         check_choice("rule for absent columns", self.absent, get_args(Absent))
 
@@ -160,13 +163,11 @@ class TabularPrepare:
     def prepared(self, train: Arrays, gaps: Gaps, agreed: Sequence[Agreed]) -> Preparation:
         """How one client makes its inputs."""
         table, lacking = self._kept(train, gaps), self._lacking(self._table(train))
-        parts = tuple(
-            Part(c, unused=True)
-            if gaps.unused[i]
-            else self._part(c, table[:, i], bool(lacking[i]), agreed[i])
-            for i, c in enumerate(self.columns)
-        )
-        return Preparation(parts, self.missing == "drop", tuple(self._notes(parts)))
+        parts = list[Part]()
+        for i, c in enumerate(self.columns):
+            own = Part(c, unused=True)
+            parts.append(own if gaps.unused[i] else self._part(c, table[:, i], bool(lacking[i]), agreed[i]))
+        return Preparation(tuple(parts), self.missing == "drop", tuple(self._notes(parts)))
 
     def _table(self, train: Arrays) -> Array:
         return np.asarray(train.x, dtype=np.float64).reshape(-1, len(self.columns))
@@ -176,7 +177,10 @@ class TabularPrepare:
         table = self._table(train)
         if self.missing != "drop":
             return np.arange(len(table))
-        return self._complete(table, self._lacking(table) | gaps.unused)
+        gone = self._lacking(table) | gaps.unused
+        parts = [Part(c, unused=bool(u)) for c, u in zip(self.columns, gone, strict=True)]
+        (kept,), _ = drop_incomplete([Arrays(table, np.arange(len(table)))], parts)
+        return kept.y
 
     def _kept(self, train: Arrays, gaps: Gaps) -> Array:
         return np.asarray(self._table(train)[self.kept_rows(train, gaps)])
@@ -185,8 +189,8 @@ class TabularPrepare:
         if gaps.unused[i]:
             return 0
         others_mean = self.absent == "flag" and bool(gaps.some[i]) and not gaps.every[i]
-        if column.kind != "number":
-            return len(column.allowed) if others_mean else 0
+        if not column.scaled:
+            return len(column.allowed or ()) if others_mean else 0
         if self.scale == "shared":
             return len(Moments._fields)
         return 2 if others_mean and self.scale == "constants" else 0
@@ -195,14 +199,14 @@ class TabularPrepare:
         known = values[~np.isnan(values)]
         if not wanted or not len(known):
             return None
-        if column.kind == "number":
+        if column.scaled:
             return tuple(moments_of(values)[:wanted])
-        return tuple(int((known == value).sum()) for value in column.allowed)
+        return tuple(int((known == value).sum()) for value in column.allowed or ())
 
     def _agreed(self, column: Column, some: bool, sums: Sequence[Told]) -> Agreed:
         known, told = [s for s in sums if s is not None], some and self.absent == "flag"
         nothing = Agreed(told, None, (0.0,) * len(column.inputs))
-        if column.kind == "number":
+        if column.scaled:
             if not known or self.scale == "site":
                 return nothing
             of_all = joined([Moments(int(s[0]), float(s[1]), float((*s, 0.0)[2])) for s in known])
@@ -212,15 +216,16 @@ class TabularPrepare:
         counts = [sum(int(n) for n in of_value) for of_value in zip(*known, strict=True)]
         if not sum(counts):
             return nothing
-        mean = tuple(n / sum(counts) for n in counts)
-        return nothing._replace(mean=mean if column.kind == "category" else mean[1:])
+        shares = np.array([n / sum(counts) for n in counts])
+        inputs = column.of.encoded(column, np.array(column.allowed))
+        return nothing._replace(mean=tuple(map(float, shares @ inputs)))
 
     def _part(self, column: Column, values: Array, gone: bool, agreed: Agreed) -> Part:
         """A column as one client prepares it."""
         mine, scale = column, moments_of(values) if self.scale == "site" else agreed.scale
-        if column.kind == "number" and self.scale != "constants" and scale is not None and scale.known:
+        if column.scaled and self.scale != "constants" and scale is not None and scale.known:
             mine = replace(column, center=scale.mean, spread=scale.deviation or 1.0)
-        fill = stand_in(column, values) if self.missing == "median" and not gone else None
+        fill = _stand_in(column, values) if self.missing == "median" and not gone else None
         if not gone:
             return Part(mine, fill, told=agreed.told, training=training_range(column, values))
         return Part(mine, fill, agreed.mean, agreed.told)
@@ -240,17 +245,11 @@ class TabularPrepare:
         known = bool(len(table)) and self.absent != "refuse"
         return np.asarray(np.isnan(table).all(axis=0) if known else np.zeros(len(self.columns), dtype=bool))
 
-    def _complete(self, table: Array, gone: Array) -> Array:
-        """Which rows have no gap in the columns that are not gone."""
-        parts = [Part(c, unused=bool(u)) for c, u in zip(self.columns, gone, strict=True)]
-        (kept,), _ = drop_incomplete([Arrays(table, np.arange(len(table)))], parts)
-        return kept.y
-
     def _notes(self, parts: Sequence[Part]) -> list[str]:
         """What was fitted, one line for each thing done."""
         unused = [p.column.name for p in parts if p.unused]
         absent = [p.column.name for p in parts if p.absent]
-        scaled = [p.column.name for p in parts if p.column.kind == "number" and p.read]
+        scaled = [p.column.name for p in parts if p.column.scaled and p.read]
         which = "all columns" if len(scaled) == len(parts) else ", ".join(scaled)
         said = {
             "columns left out, as a client has no value of them": ", ".join(unused),
@@ -290,12 +289,12 @@ def joined(moments: Sequence[Moments]) -> Moments:
     return Moments(count, mean, math.sqrt(variance))
 
 
-def stand_in(column: Column, train: Array) -> float:
+def _stand_in(column: Column, train: Array) -> float:
     """What a missing value becomes: the median of a number, the most frequent of anything else."""
     known = train[~np.isnan(train)]
     if len(known) == 0:
         return 0.0
-    if column.kind == "number":
+    if column.allowed is None:
         return float(np.median(known))
     values, counts = np.unique(known, return_counts=True)
     return float(values[counts.argmax()])

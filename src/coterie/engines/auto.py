@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.kernel import Trainer
-from coterie.engines.base import ENGINES, Answers, Ground, Visit
+from coterie.engines.base import ENGINES, Answers, Engine, Ground, Visit
 from coterie.engines.pool import Pool
 from coterie.engines.stacked import Stacked
 
@@ -29,7 +29,7 @@ log = logging.getLogger("coterie")
 
 @ENGINES.register("auto")
 @dataclass(frozen=True)
-class Auto:
+class Auto(Engine):
     """Picks stacked or pool by model and edges; -v tells which."""
 
     workers: int = 0

@@ -27,7 +27,7 @@ class Rows:
     def __init__(self, tensors: Sequence[Tensor], device: torch.device | str) -> None:
         self._parts = [t for t in tensors if len(t)] or [tensors[0]]
         self._ends = list(accumulate(len(t) for t in self._parts))
-        whole = as_one(self._parts)
+        whole = _as_one(self._parts)
         few = sum(t.numel() * t.element_size() for t in self._parts) <= ROOM
         if whole is None and (few or str(device) != "cpu"):
             whole = torch.cat(self._parts)
@@ -130,11 +130,11 @@ def place(samples: Samples) -> tuple[object, ...]:
 def adjoined(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors as one, along the first axis: a view if they already lie one after the other, else a copy."""
     full = [t for t in tensors if len(t)] or [tensors[0]]
-    one = as_one(full)
+    one = _as_one(full)
     return torch.cat(full) if one is None else one
 
 
-def as_one(full: Sequence[Tensor]) -> Tensor | None:
+def _as_one(full: Sequence[Tensor]) -> Tensor | None:
     """A view of tensors that lie one after the other; None if they do not."""
     first, place = full[0], full[0].data_ptr()
     if len(full) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -67,7 +67,10 @@ class Answers(NamedTuple):
 
 
 class Engine(Protocol):
-    """How trainers run."""
+    """How trainers run. It is registered by a `name`."""
+
+    name: ClassVar[str] = ""
+    apart: ClassVar[bool] = False  # sums too are made place by place, as by sites that are elsewhere
 
     def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers: ...
 

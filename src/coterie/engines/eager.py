@@ -8,7 +8,7 @@ less work around each operation.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from coterie.core.belief import Belief, belief_of
 from coterie.core.errors import BadInput
 from coterie.core.learner import Batch, Gradient, Learner, curved, dropout_of
-from coterie.engines.flat import ALL, Layout
-from coterie.engines.pictures import channels_last
+
+ALL = "*"
 
 
 class EagerLearner(Learner):
@@ -52,7 +52,7 @@ class EagerLearner(Learner):
             grads = torch.autograd.grad(loss, self._moving, allow_unused=True, materialize_grads=True)
         return Gradient(loss.detach(), {ALL: torch.cat([g.reshape(-1) for g in grads])}, buffers)
 
-    def bent(
+    def hessian_vector_product(
         self, belief: Belief, batch: Batch, seed: Tensor, along: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         self._placed(belief)
@@ -94,3 +94,61 @@ def _home(module: nn.Module, name: str) -> tuple[nn.Module, str]:
     """The submodule that holds a buffer, and its name there."""
     path, _, leaf = name.rpartition(".")
     return module.get_submodule(path), leaf
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """The same pictures [n, channel, height, width], each pixel's channels side by side, as convolutions and
+    pooling on a processor like them best.
+
+    With one channel both orders are the same bytes, and only the strides tell torch which one is meant.
+    """
+    if x.ndim != 4:
+        return x
+    if x.shape[1] == 1 and x.is_contiguous():
+        height, width = x.shape[2:]
+        return x.as_strided(x.shape, (height * width, 1, width, 1))
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+class Layout:
+    """All trained parameters as one vector, so that an optimiser's step is a few operations instead of a few
+    for each layer; and where each lies in it.
+
+    A kernel's `update` treats every number of a tensor alike, so it gives the same numbers for one long
+    vector as for its pieces. Whatever has a tensor for each trained parameter (the belief itself, a momentum)
+    becomes one vector named `ALL`; everything else stays as it is.
+    """
+
+    def __init__(self, names: Sequence[str], belief: Mapping[str, Tensor]) -> None:
+        self.names = tuple(names)
+        self.shapes = [belief[n].shape for n in names]
+        self.sizes = [shape.numel() for shape in self.shapes]
+
+    def pack(self, tree: Belief, bare: bool = True) -> Belief:
+        """Tensors named prefix + name, one for each name, as one vector prefix + ALL.
+
+        A memory has no parameters without a prefix: there, a counter may have the name of one.
+        """
+        packed, left = {}, dict(tree)
+        for entry in tree:
+            prefix = entry.removesuffix(self.names[0])
+            mine = [prefix + n for n in self.names]
+            kind = prefix.endswith("/") if prefix else bare
+            if kind and entry == mine[0] and all(m in left for m in mine):
+                packed[prefix + ALL] = torch.cat([left.pop(m).reshape(-1) for m in mine])
+        return {**packed, **left}
+
+    def unpack(self, tree: Belief) -> Belief:
+        """The inverse of `pack`; the pieces are views."""
+        whole: dict[str, Tensor] = {}
+        for entry, tensor in tree.items():
+            if entry == ALL or entry.endswith(f"/{ALL}"):
+                prefix = entry.removesuffix(ALL)
+                whole |= {prefix + n: t for n, t in zip(self.names, self.pieces(tensor), strict=True)}
+            else:
+                whole[entry] = tensor
+        return whole
+
+    def pieces(self, vector: Tensor) -> list[Tensor]:
+        """The parameters in a vector, as views."""
+        return [t.view(s) for t, s in zip(torch.split(vector, self.sizes), self.shapes, strict=True)]

@@ -17,14 +17,14 @@ from coterie.core.kernel import Marker, Reply, Tick, Trainer, batch_of
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.core.wire import aligned
-from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replies
+from coterie.engines.base import ENGINES, Answers, Engine, Ground, Visit, stacked_replies
 from coterie.engines.threads import threads_for
 from coterie.kernels.solving import solves
 
 
 @ENGINES.register("loop")
 @dataclass(frozen=True)
-class Loop:
+class Loop(Engine):
     """One edge at a time: the reference for all others."""
 
     apart: ClassVar[bool] = True  # sums too are made place by place, as by sites that are elsewhere
@@ -35,9 +35,9 @@ class Loop:
             mine, memory = visit.keys[edge], tree.row(visit.memory, host if kernel.keeps else 0)
             # whatever a module draws by itself, beside dropout, comes from this edge's seed too
             with seeded(mine.at("module").integer(), net.device):
-                guests = placed(tree.row(visit.beliefs, guest))
+                guests = _placed(tree.row(visit.beliefs, guest))
                 data, beside = net.clients[host].train, visit.besides(edge)
-                units = units_of(net.clients[host]) if solves(kernel) else None
+                units = _units_of(net.clients[host]) if solves(kernel) else None
                 replies.append(alone(kernel, net.learner, guests, memory, beside, data, mine, units))
         return stacked_replies(kernel, replies)
 
@@ -51,14 +51,14 @@ def solve(net: Ground, kernel: Trainer, visit: Visit) -> Answers:
         return Loop().train(net, kernel, visit)
 
 
-def units_of(client: Client) -> Tensor | None:
+def _units_of(client: Client) -> Tensor | None:
     """[training row] a number for whom it is about, where several may be about one."""
     if client.units is None or len(client.units) != len(client.train):
         return None
     return torch.from_numpy(client.units)
 
 
-def placed(belief: Belief) -> Belief:
+def _placed(belief: Belief) -> Belief:
     """Where it would lie by itself, so that it rounds alike whoever lies before it."""
     return {name: aligned(t) for name, t in belief.items()}
 

@@ -33,7 +33,7 @@ from coterie.core.seeds import Key
 from coterie.core.wire import aligned
 from coterie.engines.bank import Bank, taken
 from coterie.engines.base import Ground
-from coterie.engines.pictures import channels_last
+from coterie.engines.eager import channels_last
 from coterie.engines.replay import outputs_of
 from coterie.engines.threads import one_thread_each, threads_for
 
@@ -96,8 +96,8 @@ def predicted(
         for turn in turns:
             yield from passage.one_by_one(net.learner, turn)
     elif traits.convolves and net.device.type == "cpu":
-        yield from in_threads(net.learner, passage, turns)
-    elif len(turns) == 1 or traits.convolves or not has_batched_form(net.learner, beliefs, bank.x[:4]):
+        yield from _in_threads(net.learner, passage, turns)
+    elif len(turns) == 1 or traits.convolves or not _has_batched_form(net.learner, beliefs, bank.x[:4]):
         for turn in turns:
             yield from passage.alone(net.learner, turn)
     else:
@@ -124,7 +124,7 @@ class Passage:
         belief = tree.row(self.beliefs, self.visits.guests[turn])
         first, end = self._firsts[turn : turn + 2]
         sizes = self.visits.sizes[first:end].tolist()
-        return [self._run(learner, belief, first + a, first + b) for a, b in runs(sizes)]
+        return [self._run(learner, belief, first + a, first + b) for a, b in _runs(sizes)]
 
     def one_by_one(self, learner: Learner, turn: int) -> list[Passed]:
         """One guest's visits, each in passes of its own: to the last bit as if nobody else were there."""
@@ -160,7 +160,7 @@ class Passage:
             some = torch.tensor([v for turn in turns for v in range(*self._firsts[turn : turn + 2])])
             rows, real = self._filled(turns, longest, self.visits.rows(some))
             x = self.bank.x[rows]
-            guests = in_a_row([self.visits.guests[turn] for turn in turns])
+            guests = _in_a_row([self.visits.guests[turn] for turn in turns])
             beliefs = {name: taken(t, guests) for name, t in self.beliefs.items()}
             outputs = outputs_of(learner, beliefs, x.reshape(len(turns), longest, *x.shape[1:]))
             return Passed(some, taken(outputs.flatten(0, 1), real).cpu())
@@ -177,7 +177,7 @@ class Passage:
         return torch.zeros(len(turns) * longest, dtype=torch.int64).index_copy_(0, real, numbers), real
 
 
-def in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Iterator[Passed]:
+def _in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Iterator[Passed]:
     """One thread for each guest, as many as there are processors."""
     workers = min(len(turns), os.cpu_count() or 1)
     if workers == 1:
@@ -185,7 +185,7 @@ def in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Iter
             yield from passage.alone(learner, turn)
         return
     learners: queue.SimpleQueue[Learner] = queue.SimpleQueue()
-    for one in learners_for(learner, workers):
+    for one in _learners_for(learner, workers):
         learners.put(one)
 
     def alone(turn: int) -> list[Passed]:
@@ -200,7 +200,7 @@ def in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Iter
             yield from found
 
 
-def has_batched_form(learner: Learner, beliefs: Beliefs, x: Tensor) -> bool:
+def _has_batched_form(learner: Learner, beliefs: Beliefs, x: Tensor) -> bool:
     """Whether guests may pass side by side: found out once, by trying a few rows.
 
     Not if an operation has no batched form, nor if a row's outputs depend on the rows beside it, which may be
@@ -237,7 +237,7 @@ def chunks(rows: Sequence[int], most: int, in_order: bool) -> Iterator[list[int]
     yield some
 
 
-def runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Visits of so many rows, from one up to another, that have room in one pass; a larger one is alone."""
     first = rows = 0
     for i, n in enumerate(sizes):
@@ -254,14 +254,14 @@ def spans(starts: Tensor, sizes: Tensor) -> Tensor:
     return torch.repeat_interleave(starts - ends + sizes, sizes) + torch.arange(int(ends[-1]))
 
 
-def in_a_row(numbers: Sequence[int]) -> Tensor | slice:
+def _in_a_row(numbers: Sequence[int]) -> Tensor | slice:
     """An index of these numbers; a slice, which copies nothing, if each is one more than the last."""
     if all(b == a + 1 for a, b in pairwise(numbers)):
         return slice(numbers[0], numbers[-1] + 1)
     return torch.tensor(numbers)
 
 
-def learners_for(learner: Learner, workers: int) -> list[Learner]:
+def _learners_for(learner: Learner, workers: int) -> list[Learner]:
     """One for each thread, the first being the given one; the others have a module of their own to score."""
     made = _copies.setdefault(learner, [])
     while len(made) < workers - 1:

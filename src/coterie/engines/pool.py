@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from coterie.core import belief as tree
 from coterie.core.devices import seeded
-from coterie.core.errors import BadInput
 from coterie.core.kernel import Reply, Trainer
 from coterie.core.learner import Learner
-from coterie.engines.base import ENGINES, Answers, Ground, Visit, stacked_replies
+from coterie.core.options import bounded, check_options
+from coterie.engines.base import ENGINES, Answers, Engine, Ground, Visit, stacked_replies
 from coterie.engines.eager import EagerLearner
 from coterie.engines.loop import alone
 from coterie.engines.threads import all_threads, one_thread_each
@@ -32,15 +32,14 @@ _copies: weakref.WeakKeyDictionary[Learner, dict[Names, list[EagerLearner]]] = w
 
 @ENGINES.register("pool")
 @dataclass(frozen=True)
-class Pool:
+class Pool(Engine):
     """Worker threads with one intra-op thread each: for convolutions and other large layers."""
 
-    workers: int = 0
+    workers: int = bounded(0, "be at least 0", "0 takes one for each core")
     """How many threads; 0 takes one for each core."""
 
     def __post_init__(self) -> None:
-        if self.workers < 0:
-            raise BadInput(f"workers={self.workers} must be at least 0: 0 takes one for each core")
+        check_options(self)
 
     def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers:
         pairs = visit.edges.tolist()
@@ -48,7 +47,7 @@ class Pool:
         lonely = net.traits(visit.beliefs).draws
         workers = 1 if lonely else min(len(pairs), self.workers or os.cpu_count() or 1)
         learners: queue.SimpleQueue[EagerLearner] = queue.SimpleQueue()
-        for learner in learners_for(net.learner, workers, trained_by(kernel)):
+        for learner in _learners_for(net.learner, workers, trained_by(kernel)):
             learners.put(learner)
 
         def run(edge: int) -> Reply:
@@ -75,7 +74,7 @@ class Pool:
             return stacked_replies(kernel, list(threads.map(run, edges)))
 
 
-def learners_for(learner: Learner, workers: int, names: Names = None) -> list[EagerLearner]:
+def _learners_for(learner: Learner, workers: int, names: Names = None) -> list[EagerLearner]:
     """As many as there are threads, for work that trains these names alone, or all."""
     made = _copies.setdefault(learner, {}).setdefault(names, [])
     while len(made) < workers:

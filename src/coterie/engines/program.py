@@ -138,17 +138,17 @@ def program(function: Callable[[Flat], Any], flat: Flat) -> Program:
                 found = made(other)
         except RuntimeError as error:  # an operation that TorchScript does not know
             raise Unrecordable(str(error).splitlines()[0]) from None
-        if all(map(same_bits, found, expected)) and shared(found, other) == shared(expected, other):
+        if all(map(_same_bits, found, expected)) and _shared(found, other) == _shared(expected, other):
             return made
     raise Unrecordable("replaying gives other numbers")
 
 
-def same_bits(a: Tensor, b: Tensor) -> bool:
+def _same_bits(a: Tensor, b: Tensor) -> bool:
     alike = a.dtype == b.dtype and a.shape == b.shape
     return alike and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
 
 
-def shared(outputs: Flat, inputs: Flat) -> list[int]:
+def _shared(outputs: Flat, inputs: Flat) -> list[int]:
     """Whose memory each output lies in: that of the first such input or output."""
     places = [t.untyped_storage().data_ptr() for t in (*inputs, *outputs)]
     return [places.index(place) for place in places[len(inputs) :]]

@@ -64,11 +64,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         out = func(*args, **(kwargs or {}))
-        self.calls.append(Call(func, in_order(func, args, kwargs or {}), out))
+        self.calls.append(Call(func, _in_order(func, args, kwargs or {}), out))
         return out
 
 
-def in_order(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+def _in_order(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
     """All arguments of a call, as the operation's schema lists them."""
     rest = op._schema.arguments[len(args) :]
     return (*args, *(kwargs.get(a.name, a.default_value) for a in rest))
@@ -136,7 +136,7 @@ class Draft:
         self.outputs = [self._read(a, b) for a, b in zip(one.outputs, two.outputs, strict=True)]
 
     def _append(self, a: Call, b: Call) -> None:
-        if of_a_number(a) and of_a_number(b):
+        if _of_a_number(a) and _of_a_number(b):
             return  # what is read of it later is a constant
         args = tuple(self._read(x, y) for x, y in zip(a.args, b.args, strict=True))
         if not self.pure and isinstance(a.out, Tensor) and self.one.find(a.out) is not None:
@@ -145,10 +145,10 @@ class Draft:
         out = self._out(a.out, b.out)
         if self._short:
             known = self._known.get((a.op, repr(args)))
-            if known is None and changes_nothing(a, b):
+            if known is None and _changes_nothing(a, b):
                 known = args[0]
             if known is not None:
-                for new, old in zip(values_in(out), values_in(known), strict=True):
+                for new, old in zip(_values_in(out), _values_in(known), strict=True):
                     self._same[new.number] = old.number
                 return
             self._known[a.op, repr(args)] = out
@@ -190,19 +190,19 @@ class Draft:
         return value
 
 
-def values_in(what: Any) -> list[Value]:
+def _values_in(what: Any) -> list[Value]:
     return [leaf for leaf in pytree.tree_leaves(what) if isinstance(leaf, Value)]
 
 
-def changes_nothing(a: Call, b: Call) -> bool:
+def _changes_nothing(a: Call, b: Call) -> bool:
     """Whether an operation only passes on its first argument, both times."""
-    return all(passes_on(call) for call in (a, b))
+    return all(_passes_on(call) for call in (a, b))
 
 
 COPIES = ("aten::_to_copy", "aten::clone")
 
 
-def passes_on(call: Call) -> bool:
+def _passes_on(call: Call) -> bool:
     """Whether what comes out is the first argument: the same memory seen in the same way, or a copy."""
     given, out, name = call.args[0] if call.args else None, call.out, call.op._schema.name
     if not (isinstance(given, Tensor) and isinstance(out, Tensor)):
@@ -214,7 +214,7 @@ def passes_on(call: Call) -> bool:
     return given.data_ptr() == out.data_ptr() or name in COPIES or times_one
 
 
-def of_a_number(call: Call) -> bool:
+def _of_a_number(call: Call) -> bool:
     """Whether a plain number becomes a tensor, as in a step whose size is one."""
     return call.op._schema.name == "aten::_to_copy" and type(call.args[0]) in (int, float)
 
@@ -226,7 +226,7 @@ def needed(draft: Draft) -> list[Call]:
     wanted = {value.number for value in draft.outputs}
     kept = []
     for line in reversed(draft.lines):
-        if any(value.number in wanted for value in values_in(line.out)):
-            wanted |= {value.number for value in values_in(line.args)}
+        if any(value.number in wanted for value in _values_in(line.out)):
+            wanted |= {value.number for value in _values_in(line.args)}
             kept.append(line)
     return kept[::-1]

@@ -121,7 +121,7 @@ Known = dict[Any, Entry]
 ROOM = 200  # entries of a learner: of many learning rates the first are forgotten
 
 
-def entry_of(known: Known, key: Any) -> Entry:
+def _entry_of(known: Known, key: Any) -> Entry:
     if key not in known:
         while len(known) >= ROOM:
             del known[next(iter(known))]
@@ -139,7 +139,7 @@ class BatchedKernel:
     """
 
     def __init__(self, kernel: Trainer, learner: Learner) -> None:
-        self._kernel, self._learner = doing(kernel), learner
+        self._kernel, self._learner = _doing(kernel), learner
         self._known = _known.setdefault(learner, {})
         self._carry: Any = None
         self._moving: Any = None
@@ -173,7 +173,7 @@ class BatchedKernel:
                 now = [*(t[:n] for t in moving), *stretch.first()]
                 entry.met(vmap(one), now)
             if entry.program is not None:
-                entry.loop = entry.loop or looped(entry.program)
+                entry.loop = entry.loop or _looped(entry.program)
                 return [*entry.loop(moving, entry.program.constants, *stretch), *book]
             after = pytree.tree_leaves(vmap(one)(now))
             moving = [torch.cat([t, old[n:]]) for t, old in zip(after, moving, strict=True)]
@@ -208,7 +208,7 @@ class BatchedKernel:
 
     def _entry(self, name: str, flat: Flat, more: Any = ()) -> Entry:
         key = (self._kernel, name, more, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
-        return entry_of(self._known, key)
+        return _entry_of(self._known, key)
 
     def _run(self, entry: Entry, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
@@ -216,7 +216,7 @@ class BatchedKernel:
         return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))
 
 
-def doing(kernel: Any) -> Any:
+def _doing(kernel: Any) -> Any:
     """The local work whose steps these are: what only plans otherwise has those of the work inside it."""
     same = ("start", "step", "mark", "finish")
     while isinstance(kernel, Around) and all(
@@ -234,12 +234,12 @@ def outputs_of(learner: Learner, beliefs: Beliefs, x: Tensor) -> Tensor:
         return learner.outputs(dict(zip(names, tensors, strict=False)), tensors[-1])
 
     key = ("outputs", names, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
-    entry = entry_of(_known.setdefault(learner, {}), key)
+    entry = _entry_of(_known.setdefault(learner, {}), key)
     found = entry.program or entry.met(vmap(one), flat)
     return found(flat)[0] if found else vmap(one)(flat)
 
 
-def looped(step: Program) -> Any:
+def _looped(step: Program) -> Any:
     """Steps in a row as one function."""
     unit = torch._C.CompilationUnit()
     names: Any = {"step": step.function, "torch": torch}

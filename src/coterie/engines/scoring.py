@@ -16,7 +16,7 @@ from torch import Tensor
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
 from coterie.core.groups import Groups, added
-from coterie.core.kernel import Part, Scorer, apart
+from coterie.core.kernel import Look, Part, Scorer, apart
 from coterie.core.seeds import Key
 from coterie.engines.bank import Bank, taken
 from coterie.engines.base import Ground
@@ -43,11 +43,11 @@ def score(
     """Figures of each edge; `called` are the numbers that the edges' guests go by."""
     if kernel.part is None:  # it only asks who is there
         return {}
-    visits, back = visits_of(net, kernel.part, edges)
+    visits, back = _visits_of(net, kernel.part, edges)
     names = dict(zip(edges[:, 0].tolist(), called, strict=True))
     with torch.no_grad():
         passes = predicted(net, kernel.part, beliefs, visits, key, names)
-        return measured(net, kernel, visits, passes, back)
+        return _measured(net, kernel, visits, passes, back)
 
 
 def score_crowds(
@@ -59,33 +59,33 @@ def score_crowds(
     classes. What each guest counts are `shares` [edge], adding up to 1 at each host; None: all alike.
     """
     assert kernel.part is not None
-    visits, back = visits_of(net, kernel.part, edges)
-    hosts, terms = terms_of(edges[:, 1], back, shares)
+    visits, back = _visits_of(net, kernel.part, edges)
+    hosts, terms = _terms_of(edges[:, 1], back, shares)
     bank = net.banks[kernel.part]
     crowds = Visits([], torch.ones_like(hosts), bank.starts[hosts], bank.sizes[hosts])
     with torch.no_grad():
         passes = predicted(net, kernel.part, beliefs, visits, key, in_order=True)
-        means = averaged(passes, visits, terms, crowds.sizes, net.learner.task == "classification")
+        means = _averaged(passes, visits, terms, crowds.sizes, net.learner.task == "classification")
         each = (Passed(torch.tensor([i]), mean) for i, mean in enumerate(means))
-        figures = measured(net, kernel, crowds, each, torch.arange(len(hosts)))
+        figures = _measured(net, kernel, crowds, each, torch.arange(len(hosts)))
     first = {host: guest for guest, host in reversed(edges.tolist())}
     guests = torch.tensor([first[host] for host in hosts.tolist()])
     return torch.stack([guests, hosts], dim=1), figures
 
 
-def visits_of(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
+def _visits_of(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
     """The visits that edges come down to, and which of them each edge is: [edge]."""
     known = _visits.setdefault(net.banks[part], {})
     mark = edges.numpy().tobytes()
     if mark not in known:
         if len(known) == KEPT:
             known.clear()
-        known[mark] = found_visits(net, part, edges)
+        known[mark] = _found_visits(net, part, edges)
     return known[mark]
 
 
 @one_thread_each()
-def found_visits(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
+def _found_visits(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
     bank = net.banks[part]
     guests, hosts = edges[:, 0].tolist(), edges[:, 1]
     sizes = bank.sizes[hosts]
@@ -101,7 +101,7 @@ def found_visits(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor
     return Visits(list(turns), each, found % len(bank.x), lengths), back
 
 
-def measured(
+def _measured(
     net: Ground, kernel: Scorer, visits: Visits, passes: Iterable[Passed], back: Tensor
 ) -> dict[str, Tensor]:
     """Figures of each edge, which is the visit `back` [edge]."""
@@ -110,9 +110,9 @@ def measured(
     order: list[Tensor] = []
     tables: list[Tensor] = []  # [figure, visit]
     names: list[str] = []
-    for passed in gathered(passes):
+    for passed in _gathered(passes):
         with threads_for(sum(p.outputs.numel() for p in passed)):
-            some, outputs = joined(passed)
+            some, outputs = _joined(passed)
             truth, groups = taken(y, visits.rows(some)).cpu(), Groups.of(visits.sizes[some])
             losses = learner.losses_in(outputs, truth, groups, apart(kernel, groups))
             figures = kernel.measure(learner.task, outputs, losses, truth, groups)
@@ -124,7 +124,7 @@ def measured(
         return dict(zip(names, torch.cat(tables, dim=1).index_select(1, places).unbind(), strict=True))
 
 
-def gathered(passes: Iterable[Passed]) -> Iterator[list[Passed]]:
+def _gathered(passes: Iterable[Passed]) -> Iterator[list[Passed]]:
     """Passes until there is enough to measure."""
     some: list[Passed] = []
     numbers = 0
@@ -138,12 +138,12 @@ def gathered(passes: Iterable[Passed]) -> Iterator[list[Passed]]:
         yield some
 
 
-def joined(some: Sequence[Passed]) -> Passed:
+def _joined(some: Sequence[Passed]) -> Passed:
     return some[0] if len(some) == 1 else Passed(*(torch.cat(parts) for parts in zip(*some, strict=True)))
 
 
 @one_thread_each()
-def terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor, Terms]:
+def _terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor, Terms]:
     """Of edges to these hosts, which are the visits `back`: each host once, and what is added up for them.
 
     Edges that repeat are one term, with the sum of their shares.
@@ -157,7 +157,7 @@ def terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor
     return each, Terms(visits, place, torch.bincount(which) * alike[place])
 
 
-def averaged(
+def _averaged(
     passes: Iterable[Passed], visits: Visits, terms: Terms, sizes: Tensor, classifies: bool
 ) -> Sequence[Tensor]:
     """The sum of the terms of each host, which has so many rows: [row, ...].
@@ -179,3 +179,19 @@ def averaged(
             sums.index_add_(0, spans(firsts[host], lengths), times * wide[source])
     with threads_for(sums.numel()):
         return torch.split(logits_of(sums) if classifies else sums, sizes.tolist())
+
+
+def look_at(net: Ground, kernel: Look, hosts: Tensor) -> dict[str, Tensor]:
+    """What hosts measure of their own rows, whoever asks, and without any model: figures [edge, number]."""
+    found: dict[int, dict[str, Tensor]] = {}
+    with one_thread_each():  # so that sums round alike wherever they are made
+        for host in torch.unique(hosts).tolist():
+            rows = getattr(net.clients[host], kernel.part)
+            if not len(rows):
+                raise BadInput(f"client {net.clients[host].name!r} has no {kernel.part} rows to look at")
+            try:
+                found[host] = kernel.look(net.learner.task, rows.x.cpu(), rows.y.cpu())
+            except BadInput as error:
+                raise BadInput(f"client {net.clients[host].name!r}: {error}") from None
+        names = next(iter(found.values()))
+        return {name: torch.stack([found[h][name] for h in hosts.tolist()]) for name in names}

@@ -26,7 +26,7 @@ from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Plan, Trainer
 from coterie.engines.bank import Bank
-from coterie.engines.base import ENGINES, Answers, Ground, Visit, memory_of
+from coterie.engines.base import ENGINES, Answers, Engine, Ground, Visit, memory_of
 from coterie.engines.memory import budget_in_bytes
 from coterie.engines.replay import BatchedKernel, Stretch
 from coterie.engines.threads import threads_for
@@ -37,7 +37,7 @@ LOCKSTEP = 128  # edges at once: more gain nothing, fall out of the caches and t
 
 @ENGINES.register("stacked")
 @dataclass(frozen=True)
-class Stacked:
+class Stacked(Engine):
     """All edges in lockstep, ragged ones padded: for many small models."""
 
     def train(self, net: Ground, kernel: Trainer, visit: Visit) -> Answers:
@@ -49,7 +49,7 @@ class Stacked:
         a_chunk = min(len(plans), self.edges_at_once(net, visit.beliefs, plans, visit.memory))
         numbers = a_chunk * plans[0].rows.shape[1] * bank.x.first.numel()
         with torch.no_grad(), threads_for(numbers):
-            return in_chunks(a_chunk, net, kernel, visit, plans)
+            return _in_chunks(a_chunk, net, kernel, visit, plans)
 
     def edges_at_once(self, net: Ground, beliefs: Beliefs, plans: Sequence[Plan], memory: Beliefs) -> int:
         """As many edges as the budget holds: eight copies of a belief, a batch and its activations, and two
@@ -62,7 +62,7 @@ class Stacked:
         return max(1, min(LOCKSTEP, budget_in_bytes(net.memory) // per_edge))
 
 
-def in_chunks(a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) -> Answers:
+def _in_chunks(a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) -> Answers:
     """The replies of all edges, so many at once, those with most steps first."""
     if len(plans) == a_chunk and all(len(a) >= len(b) for a, b in pairwise(plans)):
         return lockstep(net, kernel, visit, plans)
@@ -71,7 +71,7 @@ def in_chunks(a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: S
     for first in range(0, len(order), a_chunk):
         some = order[first : first + a_chunk]
         index = torch.tensor(some)
-        chosen = visit._replace(edges=visit.edges[index], beside=chosen_of(visit.beside, index))
+        chosen = visit._replace(edges=visit.edges[index], beside=_chosen_of(visit.beside, index))
         done = lockstep(net, kernel, chosen, [plans[e] for e in some])
         if whole is None:
             whole = pytree.tree_map(lambda t: t.new_empty((len(order), *t.shape[1:])), done)
@@ -80,7 +80,7 @@ def in_chunks(a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: S
     return answers
 
 
-def chosen_of(beside: Mapping[str, Beliefs], index: Tensor) -> dict[str, Beliefs]:
+def _chosen_of(beside: Mapping[str, Beliefs], index: Tensor) -> dict[str, Beliefs]:
     """What some edges have beside them; one row for all stays one."""
     return {name: tree.rows(b, index) if tree.count(b) > 1 else b for name, b in beside.items()}
 
@@ -89,11 +89,11 @@ def lockstep(net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) 
     """The replies of some edges, sorted by falling number of steps."""
     bank, n = net.banks["train"], len(plans)
     guests, hosts = visit.edges[:, 0], visit.edges[:, 1]
-    whole, marks = stretch_of(bank, plans, hosts), marks_of(plans)
+    whole, marks = _stretch_of(bank, plans, hosts), _marks_of(plans)
     batched = BatchedKernel(kernel, net.learner)
     beside = {k: {m: t.expand(n, *t.shape[1:]) for m, t in b.items()} for k, b in visit.beside.items()}
     carry = batched.start(tree.rows(visit.beliefs, guests), memory_of(kernel, visit.memory, hosts), beside)
-    for first, last in pairwise(cuts(len(whole.active), marks)):
+    for first, last in pairwise(_cuts(len(whole.active), marks)):
         net.learner.watch.check()
         carry = batched.steps(carry, whole.between(first, last))
         if marks and any(marks[last - 1]):
@@ -102,33 +102,33 @@ def lockstep(net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) 
     return Answers(reply.belief, reply.memory if kernel.keeps else {}, reply.numbers)
 
 
-def stretch_of(bank: Bank, plans: Sequence[Plan], hosts: Tensor) -> Stretch:
+def _stretch_of(bank: Bank, plans: Sequence[Plan], hosts: Tensor) -> Stretch:
     """All steps of all edges, shorter batches and plans padded with rows of weight 0."""
     samples, starts = bank.with_rows_of(hosts)
     device = samples.x.device
-    rows = padded([p.rows for p in plans], -1).transpose(0, 1)
+    rows = _padded([p.rows for p in plans], -1).transpose(0, 1)
     weights = (rows >= 0).to(device, samples.x.dtype)
     index = (rows.clamp(min=0) + starts.view(1, -1, 1)).to(device)
-    rates = padded([p.rates for p in plans], 0).transpose(0, 1).to(device, widest(device))
+    rates = _padded([p.rates for p in plans], 0).transpose(0, 1).to(device, widest(device))
     seeds = torch.tensor([p.seed for p in plans], device=device)
     lengths = [len(p) for p in plans]
     active = [sum(n > s for n in lengths) for s in range(lengths[0])]
     return Stretch(samples.x, samples.y, index, weights, rates, seeds, active)
 
 
-def cuts(steps: int, marks: Sequence[Sequence[bool]]) -> list[int]:
+def _cuts(steps: int, marks: Sequence[Sequence[bool]]) -> list[int]:
     """Where stretches of steps begin and end: at marks, and often enough to be ended between two."""
     marked = (s + 1 for s, some in enumerate(marks) if any(some))
     return sorted({0, steps, *range(0, steps, STRETCH), *marked})
 
 
-def marks_of(plans: Sequence[Plan]) -> list[list[bool]]:
+def _marks_of(plans: Sequence[Plan]) -> list[list[bool]]:
     """[step][edge] who is marked; nothing if no plan has marks."""
     marks = [p.marks for p in plans if p.marks is not None]
-    return padded(marks, False).T.tolist() if marks else []
+    return _padded(marks, False).T.tolist() if marks else []
 
 
-def padded(tensors: Sequence[Tensor], filler: float) -> Tensor:
+def _padded(tensors: Sequence[Tensor], filler: float) -> Tensor:
     """Tensors of different extents as one, [tensor, ...], with `filler` where there is nothing."""
     if all(t is tensors[0] for t in tensors):
         return tensors[0].expand(len(tensors), *tensors[0].shape)

@@ -39,16 +39,16 @@ def traits_of(learner: Learner, beliefs: Beliefs, data: Samples) -> Traits:
     if learner not in _known:
         belief = tree.row(beliefs, 0)
         layers = list(learner.training.modules())
-        draws = draws_by_itself(learner, belief, data)
+        draws = _draws_by_itself(learner, belief, data)
         _known[learner] = Traits(
             draws=draws,
-            lockless=why_not_in_lockstep(learner, belief, data, draws),
+            lockless=_why_not_in_lockstep(learner, belief, data, draws),
             convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in layers),
         )
     return _known[learner]
 
 
-def draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
+def _draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
     """Whether a forward pass moves torch's own generator, dropout being taken care of."""
     device = data.x.device
     with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
@@ -56,11 +56,11 @@ def draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
         tensors = {name: t.clone() for name, t in belief.items()}
         for module in (learner.training, learner.scoring):
             functional_call(module, tensors, (_rows(data).x,))
-        learner.drawn(batch_of_ones(_rows(data)), torch.tensor(1, device=device))
+        learner.drawn(_batch_of_ones(_rows(data)), torch.tensor(1, device=device))
         return not torch.equal(before, generator_state(device))
 
 
-def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: bool) -> str:
+def _why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: bool) -> str:
     """The reason why a model cannot be trained many at once, or nothing."""
     for layer in learner.training.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
@@ -69,7 +69,7 @@ def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: 
         return "random numbers of its own, which cannot be kept apart"
     few = _rows(data)
     two = tree.rows(tree.stack([belief]), torch.tensor([0, 0]))
-    batches = Batch(*(torch.stack([t, t]) for t in batch_of_ones(few)))
+    batches = Batch(*(torch.stack([t, t]) for t in _batch_of_ones(few)))
     seeds = torch.tensor([1, 2], device=few.x.device)
     try:
         with seeded(1, few.x.device):
@@ -87,11 +87,11 @@ def why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: 
 def _same_beside_padding(learner: Learner, few: Samples) -> bool:
     """Whether a transform does to rows what it does to them without the padding behind them."""
     fewer, seed = Samples(few.x[: ROWS // 2], few.y[: ROWS // 2]), torch.tensor(1, device=few.x.device)
-    whole, part = (learner.drawn(batch_of_ones(rows), seed).x for rows in (few, fewer))
+    whole, part = (learner.drawn(_batch_of_ones(rows), seed).x for rows in (few, fewer))
     return torch.allclose(whole[: len(part)], part)
 
 
-def batch_of_ones(rows: Samples) -> Batch:
+def _batch_of_ones(rows: Samples) -> Batch:
     """All of them, none of them padding."""
     return Batch(rows.x, rows.y, torch.ones(len(rows), dtype=rows.x.dtype, device=rows.x.device))
 

@@ -1,6 +1,6 @@
 """What a belief does while it visits a client. Importing this package registers all of it in `KERNELS`."""
 
-from coterie.core.kernel import KERNELS, WORK, kernel_of, told
+from coterie.core.kernel import KERNELS, WORK, kernel_of, kernel_to_dict
 from coterie.kernels.adam import Adam, AdamW
 from coterie.kernels.ala import ALA
 from coterie.kernels.bayes import Gather
@@ -15,14 +15,12 @@ from coterie.kernels.dp import DP
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.hmc import HMC
 from coterie.kernels.leaning import Leaning
-from coterie.kernels.lies import Lie
 from coterie.kernels.meta import Meta
 from coterie.kernels.mixture import Mixture
 from coterie.kernels.moreau import Moreau
 from coterie.kernels.newton import Newton
 from coterie.kernels.noisy import Noisy
 from coterie.kernels.only import Only
-from coterie.kernels.poisoned import Fooled, Poisoned
 from coterie.kernels.posterior import Draws, Natural, Share, Visited
 from coterie.kernels.proximal import Proximal, Tethered
 from coterie.kernels.psgld import PSGLD
@@ -61,12 +59,10 @@ __all__ = [
     "Downhill",
     "Draws",
     "Fold",
-    "Fooled",
     "Gather",
     "HeldOut",
     "Here",
     "Leaning",
-    "Lie",
     "Meta",
     "Mixture",
     "Moments",
@@ -76,7 +72,6 @@ __all__ = [
     "Newton",
     "Noisy",
     "Only",
-    "Poisoned",
     "Proximal",
     "Quantiles",
     "Recalibrate",
@@ -91,5 +86,5 @@ __all__ = [
     "Tethered",
     "Visited",
     "kernel_of",
-    "told",
+    "kernel_to_dict",
 ]

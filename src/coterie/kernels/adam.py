@@ -11,15 +11,14 @@ torch.optim.Adam and torch.optim.AdamW.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from coterie.core.devices import widest
-from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
+from coterie.core.options import bounded
 from coterie.kernels.local import LocalWork
 
 
@@ -30,26 +29,16 @@ class Adam(LocalWork):
 
     lr: float = 1e-3
     """Learning rate at the start of the run."""
-    beta1: float = 0.9
+    beta1: float = bounded(0.9, "lie in [0, 1)", "try 0.9")
     """Decay of the mean of gradients."""
-    beta2: float = 0.999
+    beta2: float = bounded(0.999, "lie in [0, 1)", "try 0.9")
     """Decay of the mean of squared gradients."""
-    eps: float = 1e-8
+    eps: float = bounded(1e-8, "be above 0", "try 1e-8")
     """Keeps the division away from 0."""
-    weight_decay: float = 0.0
+    weight_decay: float = bounded(0.0, "be at least 0", "try 1e-4")
     """Pull of every trained parameter towards 0."""
     decoupled: bool = False
     """Apply weight decay to the parameter itself (AdamW), not through the gradient."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for option in ("beta1", "beta2"):
-            if not 0 <= getattr(self, option) < 1:
-                raise BadInput(f"{option}={getattr(self, option)} must lie in [0, 1): try 0.9")
-        if not 0 < self.eps < math.inf:
-            raise BadInput(f"eps={self.eps} must be above 0: try 1e-8")
-        if not 0 <= self.weight_decay < math.inf:
-            raise BadInput(f"weight_decay={self.weight_decay} must be at least 0: try 1e-4")
 
     def memories(self) -> tuple[str, ...]:
         return ("mean", "square")

@@ -27,6 +27,7 @@ from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.core.seeds import Key
 from coterie.kernels.local import deal_batches, extent_of_batches
 
@@ -48,7 +49,7 @@ class ALA:
     """Share of the training rows to learn them from."""
     top: int = 1
     """In how many layers, counted from the output; 0: in all."""
-    batch: int = 32
+    batch: int = bounded(32, "be at least 1", "try 32")
     """Rows in a batch."""
     passes: int = 1
     """How often to go over these rows at most."""
@@ -56,9 +57,8 @@ class ALA:
     """Rest once the losses of ten passes have a standard deviation below this."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_ala(self.eta, self.rows, self.top, self.passes, self.settled)
-        if self.batch < 1:
-            raise BadInput(f"batch={self.batch} must be at least 1: try 32")
 
     @property
     def keeps(self) -> bool:

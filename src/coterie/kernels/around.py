@@ -8,6 +8,7 @@ from typing import Any
 
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
+from coterie.core.facts import kernel_fact
 from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick, extent_of
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
@@ -15,13 +16,13 @@ from coterie.core.seeds import Key
 
 def numbers_of(kernel: Any) -> tuple[str, ...]:
     """The names of what local work tells the coordinator."""
-    found: tuple[str, ...] = getattr(kernel, "numbers", ("loss", "samples"))
-    return found
+    found: tuple[str, ...] | None = kernel_fact(kernel, "numbers")
+    return ("loss", "samples") if found is None else found
 
 
 def charges_of(kernel: Any, samples: int) -> tuple[Charge, ...] | None:
     """What a visit of local work costs a client of so many rows; None where there is no bound."""
-    charges = getattr(kernel, "charges", None)
+    charges = kernel_fact(kernel, "charges")
     return None if charges is None else charges(samples)
 
 

@@ -28,7 +28,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -37,9 +37,10 @@ from coterie.core.belief import Belief
 from coterie.core.charge import Charge
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Marker, Plan, Reply
 from coterie.core.learner import Learner
+from coterie.core.options import chosen
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.local import LocalWork
@@ -125,14 +126,12 @@ class Collecting:
 class CollectingWork(Collecting, LocalWork):
     """Local work on batches that collects."""
 
-    per: Per = "step"
+    per: Per = chosen("step", Per)
     """What every counts: steps, or epochs, which are passes over the client's data."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_collecting()
-        if self.per not in get_args(Per):
-            raise UnknownName("per", self.per, get_args(Per))
 
     extent = LocalWork.extent
 

@@ -30,11 +30,12 @@ from torch import Tensor, nn
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
+from coterie.core.facts import kernel_fact
 from coterie.core.kernel import WORK, Carry, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
 from coterie.kernels.around import Around
 from coterie.kernels.bayes import normals
-from coterie.kernels.hidden import check_noise, refuse_batch_norm
+from coterie.kernels.dp import check_noise, refuse_batch_norm
 from coterie.kernels.sgd import SGD
 
 CHANGE = 1 << 24  # calls of `uniform`, apart from all others
@@ -58,15 +59,15 @@ class Bounded(Around):
 
     @property
     def epochs(self) -> int:
-        return int(getattr(self.inner, "epochs", 1))
+        return int(kernel_fact(self.inner, "epochs")) or 1
 
     @property
     def steps(self) -> int:
-        return int(getattr(self.inner, "steps", 0))
+        return int(kernel_fact(self.inner, "steps"))
 
     @property
     def batch(self) -> int:
-        return int(getattr(self.inner, "batch", 0))
+        return int(kernel_fact(self.inner, "batch"))
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -104,7 +105,7 @@ class Bounded(Around):
 
     def finish(self, carry: Carry) -> Reply:
         reply, origin = super().finish(carry), carry[ORIGIN]
-        trained = in_order(carry["memory"], origin)
+        trained = _in_order(carry["memory"], origin)
         changes = clipped([reply.belief[n] - origin[n] for n in trained], self.clip)
         noise = normals(carry[SEED], changes, CHANGE)
         hidden: dict[str, Any] = {
@@ -115,7 +116,7 @@ class Bounded(Around):
         return Reply({**reply.belief, **hidden}, reply.memory, numbers)
 
 
-def in_order(memory: Belief, belief: Belief) -> list[str]:
+def _in_order(memory: Belief, belief: Belief) -> list[str]:
     """The names of trained parameters as the model has them, however a belief came to lie; an engine may have
     them as one.
     """

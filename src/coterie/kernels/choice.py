@@ -18,6 +18,7 @@ from torch import Tensor
 from coterie.core.charge import Charge
 from coterie.core.client import Task
 from coterie.core.errors import BadInput
+from coterie.core.facts import kernel_fact
 from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Scorer
 from coterie.core.seeds import Key
@@ -40,7 +41,7 @@ class Choice:
     def __post_init__(self) -> None:
         if self.keep < 1:
             raise BadInput(f"choice: keep={self.keep} must be at least 1: try 1")
-        if getattr(self.inner, "together", False):
+        if kernel_fact(self.inner, "together"):
             raise BadInput("choice: models that predict together cannot be ranked: take choice(score)")
 
     @property
@@ -48,7 +49,7 @@ class Choice:
         return self.inner.part
 
     def charges(self, samples: int) -> tuple[Charge, ...] | None:
-        charges = getattr(self.inner, "charges", None)
+        charges = kernel_fact(self.inner, "charges")
         return None if charges is None else charges(samples)
 
     def measure(
@@ -60,7 +61,7 @@ class Choice:
         self, figures: Mapping[str, Tensor], hosts: Sequence[int], keys: Sequence[Key]
     ) -> dict[str, Tensor]:
         """1 or 0 for each edge."""
-        tell = getattr(self.inner, "tell", None)
+        tell = kernel_fact(self.inner, "tell")
         found = figures if tell is None else tell(figures, hosts, keys)
         costs = found["loss"] if "loss" in found else -found["accuracy"]
         return {CHOSEN: lowest(costs, torch.tensor(list(hosts)), self.keep)}

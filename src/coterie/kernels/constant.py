@@ -53,11 +53,11 @@ class Constant(Solving):
         """Refuses a model that does not end in such a layer, for rows of that shape, before anything runs."""
         first = next(model.parameters())
         row = torch.zeros(1, *shape, dtype=first.dtype, device=first.device)
-        answering_layer(copy.deepcopy(model).eval(), belief_of(model), row)
+        _answering_layer(copy.deepcopy(model).eval(), belief_of(model), row)
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         belief: Mapping[str, Tensor] = carry["belief"]
-        weight, bias = answering_layer(learner.scoring, belief, batch.x[:1])
+        weight, bias = _answering_layer(learner.scoring, belief, batch.x[:1])
         y = targets_in_units(learner, batch.y)
         always = answer_of(learner.task, y, len(belief[bias])).to(belief[bias])
         after = {**belief, weight: torch.zeros_like(belief[weight]), bias: always}
@@ -77,7 +77,7 @@ def answer_of(task: Task, y: Tensor, outputs: int) -> Tensor:
     return (counts / counts.sum()).log()
 
 
-def answering_layer(model: nn.Module, belief: Belief, x: Tensor) -> tuple[str, str]:
+def _answering_layer(model: nn.Module, belief: Belief, x: Tensor) -> tuple[str, str]:
     """Weight and bias, by their names, of the linear layer whose output is the model's, but for a scale of
     targets behind it; a refusal if there is none. The model is in eval mode; its own tensors are not looked
     at.

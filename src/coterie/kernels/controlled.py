@@ -21,6 +21,7 @@ from torch import Tensor
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
+from coterie.core.facts import called
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner, with_term
 from coterie.kernels.around import Around, charges_of, innermost
@@ -42,7 +43,7 @@ class Controlled(Around):
     def __post_init__(self) -> None:
         plain = innermost(self.inner)
         if not isinstance(plain, SGD | Newton):
-            name = getattr(plain, "name", type(plain).__name__)
+            name = called(plain)
             raise BadInput(f"control variates need sgd or newton for local work; got {name}: use kernel=sgd")
         if isinstance(plain, SGD) and plain.momentum:
             raise BadInput(
@@ -61,8 +62,8 @@ class Controlled(Around):
         return {
             **carry,
             "origin": dict(belief),
-            SERVER: bare(beside[SERVER], CONTROL),
-            OWN: bare(beside[OWN], MINE),
+            SERVER: _bare(beside[SERVER], CONTROL),
+            OWN: _bare(beside[OWN], MINE),
             "way": torch.zeros_like(carry["loss"]),
         }
 
@@ -90,5 +91,5 @@ def mean_gradient(x: Tensor, y: Tensor, way: Tensor) -> Tensor:
     return (x - y) / way.to(x.dtype)
 
 
-def bare(belief: Belief, prefix: str) -> dict[str, Tensor]:
+def _bare(belief: Belief, prefix: str) -> dict[str, Tensor]:
     return {n.removeprefix(prefix): t for n, t in belief.items()}

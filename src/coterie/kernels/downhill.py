@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,9 +16,9 @@ import torch
 
 from coterie.core.belief import Belief
 from coterie.core.devices import widest
-from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.kernels.around import Around
 from coterie.kernels.slopes import WHOLE
 
@@ -33,14 +32,13 @@ class Downhill(Around):
 
     inner: Trainer = WHOLE
     """Says which rows there are, in one batch."""
-    length: float = 1.0
+    length: float = bounded(1.0, "be above 0 and finite", "try 1")
     """How far to go."""
 
     varies: ClassVar[tuple[str, ...]] = ("length",)
 
     def __post_init__(self) -> None:
-        if not 0 < self.length < math.inf:
-            raise BadInput(f"length={self.length} must be above 0 and finite: try 1")
+        check_options(self)
 
     @property
     def numbers(self) -> tuple[str, ...]:

@@ -36,20 +36,21 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
+from coterie.core.facts import called, kernel_fact
 from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick, Trainer, extent_of
 from coterie.core.learner import Batch, Gradient, Learner, plus
+from coterie.core.options import check_options, chosen
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around, numbers_of
 from coterie.kernels.bayes import normals
-from coterie.kernels.hidden import check_noise, refuse_batch_norm
 from coterie.kernels.local import LocalWork
 from coterie.kernels.sgd import SGD
 
@@ -69,20 +70,19 @@ class DP(Around):
     """The most that one row counts for: the norm that its gradient is clipped to."""
     sigma: float = 1.0
     """Standard deviation of the noise over clip, in each step."""
-    sampling: Sampling = "poisson"
+    sampling: Sampling = chosen("poisson", Sampling)
     """Each row by chance into each batch (poisson), or each row once an epoch (epochs)."""
     cap: int = 0
     """Rows of a Poisson batch at most; 0 takes batch + 6 sqrt(batch), which hardly any batch reaches."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_noise("dp", self.inner, self.clip, self.sigma)
         if not isinstance(self.inner, LocalWork):
             raise BadInput(
                 "dp needs work that looks at rows by one gradient a step (sgd, adam, adamw, swag, sgld, "
-                f"psgld); got {named(self.inner)}: put one of these inside"
+                f"psgld); got {_named(self.inner)}: put one of these inside"
             )
-        if self.sampling not in get_args(Sampling):
-            raise UnknownName("sampling", self.sampling, get_args(Sampling))
         if self.cap and self.cap < self.batch:
             raise BadInput(
                 f"cap={self.cap} must be at least the batch, {self.batch}: raise it, or take 0 for "
@@ -165,8 +165,8 @@ class DP(Around):
         return reply._replace(numbers=numbers | {"samples": carry[EXPECTED]})
 
 
-def named(kernel: Any) -> str:
-    return getattr(kernel, "name", type(kernel).__name__)
+def _named(kernel: Any) -> str:
+    return called(kernel)
 
 
 def usual_cap(batch: int) -> int:
@@ -209,7 +209,7 @@ def poisson_rows(samples: int, batch: int, steps: int, cap: int, key: Key) -> Te
     some, last, found = expected + 8 * math.isqrt(expected) + 16, -1, list[Tensor]()
     while last < coins:
         uniform = 1 - torch.rand(some, dtype=torch.float64, generator=generator)
-        gaps = (uniform.log() / math_log1p(-batch / samples)).floor().clamp(max=coins).long() + 1
+        gaps = (uniform.log() / _math_log1p(-batch / samples)).floor().clamp(max=coins).long() + 1
         found.append(last + gaps.cumsum(0))
         last = int(found[-1][-1])
     fell = torch.cat(found)
@@ -230,6 +230,35 @@ def poisson_rows(samples: int, batch: int, steps: int, cap: int, key: Key) -> Te
     return rows
 
 
-def math_log1p(x: float) -> float:
+def _math_log1p(x: float) -> float:
     """log(1 + x), with -∞ at -1."""
     return math.log1p(x) if x > -1 else -math.inf
+
+
+def check_noise(name: str, inner: Any, clip: float, sigma: float) -> None:
+    """Refuses bounds and noise that hide nothing, and noise inside of noise."""
+    for option, value in (("clip", clip), ("sigma", sigma)):
+        if not 0 < value < math.inf:
+            raise BadInput(f"{option}={value} must be above 0 and finite: try 1, or leave {name} out")
+    if isinstance(inner, Around):
+        whole = f"{name}({kernel_fact(inner, 'name') or '...'}(...))"
+        raise BadInput(f"{whole}: {name} goes around plain work: try {name}(sgd)")
+
+
+def _batch_norm_of(model: nn.Module) -> str:
+    """The first layer that mixes the rows of a batch or keeps statistics of them; empty if none does."""
+    for place, layer in model.named_modules():
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and not layer.track_running_stats:
+            continue  # each row by itself
+        if isinstance(layer, nn.modules.batchnorm._NormBase):
+            return f"{type(layer).__name__} {place!r}" if place else type(layer).__name__
+    return ""
+
+
+def refuse_batch_norm(name: str, model: nn.Module) -> None:
+    """Refuses a model whose layers would carry one row's values into others, or home."""
+    if found := _batch_norm_of(model):
+        raise BadInput(
+            f"{name} cannot hide rows in a model with batch norm ({found}), which mixes them: take a model "
+            "without, or group norm instead"
+        )

@@ -36,6 +36,7 @@ from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.core.seeds import Key
 from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, check_posterior, marks_of, normals
 from coterie.kernels.local import refuse_many_steps
@@ -66,17 +67,17 @@ class HMC(Collecting):
 
     burn: int = 100
     """How many due draws to pass over first."""
-    lr: float = 0.1
+    lr: float = bounded(0.1, "be above 0 and finite", "try 0.1")
     """Length of a leapfrog step at first, in units of 1 / sqrt(samples)."""
-    steps: int = 200
+    steps: int = bounded(200, "be at least 1", "try 10")
     """Draws in a round."""
-    leaps: int = 10
+    leaps: int = bounded(10, "be at least 1", "try 10")
     """Leapfrog steps for one draw."""
-    adapt: int = 100
+    adapt: int = bounded(100, "be at least 0", "try 0")
     """Draws during which the step's length is adapted; 0 leaves it at lr."""
     target: float = 0.8
     """Share of accepted draws to adapt to."""
-    jitter: float = 0.2
+    jitter: float = bounded(0.2, "lie in [0, 1)", "try 0.2")
     """By what share, up or down, a draw's step may differ from the adapted one."""
     prior: float = 1.0
     """Precision of the Gaussian prior on every trained parameter; 0 for none."""
@@ -89,21 +90,15 @@ class HMC(Collecting):
     numbers: ClassVar[tuple[str, ...]] = ("loss", "samples", "acceptance", "step")
 
     def __post_init__(self) -> None:
+        check_options(self)
         self.check_collecting()
         check_posterior(self.prior, self.temperature)
         if not self.temperature:
             raise BadInput(f"temperature={self.temperature} must be above 0 for hmc: try 1")
-        if not 0 < self.lr < math.inf:
-            raise BadInput(f"lr={self.lr} must be above 0 and finite: try 0.1")
-        for option, least in (("steps", 1), ("leaps", 1), ("adapt", 0)):
-            if (value := getattr(self, option)) < least:
-                raise BadInput(f"{option}={value} must be at least {least}: try {10 * least}")
         if self.leaps > LEAPS:
             raise BadInput(f"leaps={self.leaps} must be at most {LEAPS}: try 10, and more steps")
         if not 0 < self.target < 1:
             raise BadInput(f"target={self.target} must lie between 0 and 1: try 0.8")
-        if not 0 <= self.jitter < 1:
-            raise BadInput(f"jitter={self.jitter} must lie in [0, 1): try 0.2")
 
     @property
     def keeps(self) -> bool:

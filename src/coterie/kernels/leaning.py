@@ -9,7 +9,6 @@ is left alone. Where θ or a is 0 there is no direction, and no pull. The term i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,9 +17,9 @@ from torch import Tensor
 
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
-from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
 from coterie.core.learner import Batch, Learner, with_term
+from coterie.core.options import bounded, check_options
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
 
@@ -34,12 +33,11 @@ class Leaning(Around):
 
     inner: Trainer = SGD()
     """The local work itself."""
-    strength: float = 0.01
+    strength: float = bounded(0.01, "be at least 0 and finite", "try 0.01")
     """How strong the pull is."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < math.inf:
-            raise BadInput(f"strength={self.strength} must be at least 0 and finite: try 0.01")
+        check_options(self)
 
     def charges(self, samples: int) -> tuple[Charge, ...] | None:
         return charges_of(self.inner, samples)
@@ -50,10 +48,10 @@ class Leaning(Around):
         return {**carry, CAME: dict(belief), **book}
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
-        return super().step(leaning(learner, carry[CAME], self.strength), carry, batch, tick)
+        return super().step(_leaning(learner, carry[CAME], self.strength), carry, batch, tick)
 
 
-def leaning(learner: Learner, towards: Belief, strength: float) -> Learner:
+def _leaning(learner: Learner, towards: Belief, strength: float) -> Learner:
     """A learner whose gradients have the pull in them."""
 
     def pull(belief: Belief) -> dict[str, Tensor]:
@@ -65,11 +63,11 @@ def leaning(learner: Learner, towards: Belief, strength: float) -> Learner:
 
 def cosine_slope(theta: list[Tensor], a: list[Tensor]) -> list[Tensor]:
     """∇_θ cos(θ, a), of vectors in pieces."""
-    own, other = length(theta), length(a)
+    own, other = _length(theta), _length(a)
     cosine = torch.stack([(t * v).sum() for t, v in zip(theta, a, strict=True)]).sum() / (own * other)
     slopes = [(v / other - cosine * t / own) / own for t, v in zip(theta, a, strict=True)]
     return [s.masked_fill((own == 0) | (other == 0), 0.0) for s in slopes]
 
 
-def length(pieces: list[Tensor]) -> Tensor:
+def _length(pieces: list[Tensor]) -> Tensor:
     return torch.stack([t.square().sum() for t in pieces]).sum().sqrt()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,9 +14,11 @@ from torch.nn import functional as F
 
 from coterie.core.belief import Belief
 from coterie.core.devices import widest
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
+from coterie.core.facts import called, kernel_fact
 from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options, chosen
 from coterie.core.seeds import Key
 from coterie.core.watch import look
 
@@ -29,17 +30,17 @@ MOST_STEPS = 10**7  # of a visit, which then takes a quarter of an hour at least
 class LocalWork(ABC):
     """Options of every gradient-based kernel; a kernel adds `memories` and `update`."""
 
-    lr: float = 0.1
+    lr: float = bounded(0.1, "be above 0 and finite", "try 0.1")
     """Learning rate at the start of the run."""
-    epochs: int = 1
+    epochs: int = bounded(1, "be at least 1", "try 1, or give steps")
     """Passes over the client's training data in a round."""
-    steps: int = 0
+    steps: int = bounded(0, "be at least 0", "0 leaves it to epochs")
     """Batches in a round instead of epochs; 0 leaves it to epochs."""
-    batch: int = 32
+    batch: int = bounded(32, "be at least 1", "try 32")
     """Samples in a batch; the last batch of an epoch may be shorter and counts."""
-    schedule: Schedule = "constant"
+    schedule: Schedule = chosen("constant", Schedule)
     """How the rate falls from the first step of the run to its last."""
-    final: float = 0.01
+    final: float = bounded(0.01, "be above 0 and finite", "try 0.01")
     """The rate at the end of a falling schedule, as a share of lr."""
     keep: bool = False
     """Keep the optimiser's state between rounds (true) or start it fresh (false)."""
@@ -47,20 +48,7 @@ class LocalWork(ABC):
     """Deal the rows anew in each epoch, or take them in order; steps then go on from round to round."""
 
     def __post_init__(self) -> None:
-        for option in ("lr", "final"):
-            value = getattr(self, option)
-            if not 0 < value < math.inf:
-                raise BadInput(
-                    f"{option}={value} must be above 0 and finite: try {0.1 if option == 'lr' else 0.01}"
-                )
-        if self.epochs < 1:
-            raise BadInput(f"epochs={self.epochs} must be at least 1: try 1, or give steps")
-        if self.steps < 0:
-            raise BadInput(f"steps={self.steps} must be at least 0: 0 leaves it to epochs")
-        if self.batch < 1:
-            raise BadInput(f"batch={self.batch} must be at least 1: try 32")
-        if self.schedule not in get_args(Schedule):
-            raise UnknownName("schedule", self.schedule, get_args(Schedule))
+        check_options(self)
 
     @property
     def keeps(self) -> bool:
@@ -134,17 +122,17 @@ class LocalWork(ABC):
 
 def check_plain(method: str, work: Any) -> None:
     """Refuses local work that is more than an optimiser: work that hides rows, or that collects states."""
-    if not isinstance(work, LocalWork) or hasattr(work, "mark"):
+    if not isinstance(work, LocalWork) or kernel_fact(work, "mark"):
         raise BadInput(
-            f"{method} makes several steps of each batch, which {getattr(work, 'name', type(work).__name__)} "
+            f"{method} makes several steps of each batch, which {called(work)} "
             "has no rule for: use sgd, adam or adamw, or ditto with any work"
         )
-    refuse_clip(method, work)
+    _refuse_clip(method, work)
 
 
-def refuse_clip(what: str, work: Any) -> None:
+def _refuse_clip(what: str, work: Any) -> None:
     """Where gradients are made in a way of their own, nothing would cut them."""
-    if getattr(work, "clip", None) is not None:
+    if kernel_fact(work, "clip") is not None:
         raise BadInput(
             f"{what} makes gradients of its own, which sgd's clip={work.clip} does not reach: leave it out"
         )

@@ -20,17 +20,16 @@ statistics are those of the pass at w̃, and so is the loss.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.errors import BadInput, UnknownName
 from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Tick, Trainer, extent_of
 from coterie.core.learner import Batch, Gradient, Learner
+from coterie.core.options import bounded, check_options, chosen
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around
 from coterie.kernels.local import check_plain
@@ -46,21 +45,16 @@ class Meta(Around):
 
     inner: Trainer = SGD()
     """The work that makes the steps: sgd, adam or adamw."""
-    adapt_lr: float = 0.05
+    adapt_lr: float = bounded(0.05, "be above 0 and finite", "try 0.05")
     """Length of the step ahead."""
-    hessian: Hessian = "none"
+    hessian: Hessian = chosen("none", Hessian)
     """Second derivatives: left out, exact, or by a difference of gradients."""
-    delta: float = 1e-3
+    delta: float = bounded(1e-3, "be above 0 and finite", "try 0.001")
     """How far to either side a difference looks, times the gradient."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_plain("per-fedavg", self.inner)
-        if not 0 < self.adapt_lr < math.inf:
-            raise BadInput(f"adapt_lr={self.adapt_lr} must be above 0 and finite: try 0.05")
-        if self.hessian not in get_args(Hessian):
-            raise UnknownName("hessian", str(self.hessian), get_args(Hessian))
-        if not 0 < self.delta < math.inf:
-            raise BadInput(f"delta={self.delta} must be above 0 and finite: try 0.001")
 
     @property
     def batches(self) -> int:
@@ -94,18 +88,18 @@ class Meta(Around):
             found = learner.gradient(there, second, seed)
             if not third:
                 return found
-            bent = self.bent(learner, belief, third[0], seed, found.grads)
+            bent = self.hessian_vector_product(learner, belief, third[0], seed, found.grads)
             return found._replace(grads=moved(found.grads, bent, -self.adapt_lr))
 
         made.gradient = gradient  # type: ignore[method-assign]
         return made
 
-    def bent(
+    def hessian_vector_product(
         self, learner: Learner, belief: Belief, batch: Batch, seed: Tensor, along: Mapping[str, Tensor]
     ) -> Mapping[str, Tensor]:
         """∇²L_D″(w) g."""
         if self.hessian == "exact":
-            return learner.bent(belief, batch, seed, along)
+            return learner.hessian_vector_product(belief, batch, seed, along)
         ahead, behind = (
             learner.gradient(moved(belief, along, side * self.delta), batch, seed).grads for side in (1, -1)
         )

@@ -16,7 +16,6 @@ As in the authors' program, v̄ has w after its step (in the text, before), and 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,6 +28,7 @@ from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Gradient, Learner
+from coterie.core.options import bounded, check_options
 from coterie.kernels.around import Around, numbers_of
 from coterie.kernels.local import check_plain
 from coterie.kernels.sgd import SGD
@@ -48,15 +48,12 @@ class Mixture(Around):
 
     inner: Trainer = SGD()
     """The work on both models: sgd, adam or adamw."""
-    alpha_lr: float = 0.1
+    alpha_lr: float = bounded(0.1, "be at least 0 and finite", "try 0.1, or 0 for a fixed")
     """Learning rate of the mixture's weight; 0 leaves it as it is."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_plain("apfl", self.inner)
-        if not 0 <= self.alpha_lr < math.inf:
-            raise BadInput(
-                f"alpha_lr={self.alpha_lr} must be at least 0 and finite: try 0.1, or 0 for a fixed"
-            )
 
     @property
     def gradients(self) -> int:
@@ -75,7 +72,7 @@ class Mixture(Around):
         if not {"own", "alpha"} <= beside.keys():
             raise BadInput("mixture needs beliefs beside it, named 'own' and 'alpha': give them to the visit")
         begun = {
-            side: super(Mixture, self).start(first, remembered(side, memory), {})
+            side: super(Mixture, self).start(first, _remembered(side, memory), {})
             for side, first in zip(SIDES, (belief, beside["own"]), strict=True)
         }
         return {**begun, "alpha": beside["alpha"][ALPHA], "mixed": dict(beside["own"])}
@@ -86,7 +83,7 @@ class Mixture(Around):
         w, v = ({n: b[n] for n in learner.trainable} for b in (shared["belief"], before))
         found = learner.gradient({**before, **mixed(v, w, alpha)}, batch, tick.seed)
         through = {n: alpha.to(g.dtype) * g for n, g in found.grads.items()}
-        own = super().step(giving(learner, found._replace(grads=through)), carry["own"], batch, tick)
+        own = super().step(_giving(learner, found._replace(grads=through)), carry["own"], batch, tick)
         now = (alpha - self.alpha_lr * tick.rate.to(alpha.dtype) * alpha_slope(v, w, found.grads)).clamp(0, 1)
         after: Belief = own["belief"]
         both = {**after, **mixed({n: after[n] for n in w}, w, now)}
@@ -110,13 +107,13 @@ def alpha_slope(v: Belief, w: Belief, grads: Belief) -> Tensor:
     return torch.stack([((v[n] - w[n]) * grads[n]).to(wide).sum() for n in v]).sum()
 
 
-def giving(learner: Learner, gradient: Gradient) -> Learner:
+def _giving(learner: Learner, gradient: Gradient) -> Learner:
     """A learner whose gradient is known already."""
     made = copy.copy(learner)
     made.gradient = lambda belief, batch, seed: gradient  # type: ignore[method-assign]
     return made
 
 
-def remembered(side: str, memory: Belief) -> dict[str, Tensor]:
+def _remembered(side: str, memory: Belief) -> dict[str, Tensor]:
     """What the work on one of the two models remembers."""
     return {n.removeprefix(f"{side}:"): t for n, t in memory.items() if n.startswith(f"{side}:")}

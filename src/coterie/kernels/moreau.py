@@ -13,7 +13,6 @@ batch.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.kernels.around import Around
 from coterie.kernels.local import check_plain
 from coterie.kernels.proximal import pulled
@@ -37,19 +37,16 @@ class Moreau(Around):
 
     inner: Trainer = SGD()
     """The work on the personal model: sgd, adam or adamw."""
-    pull: float = 2.0
+    pull: float = bounded(2.0, "be above 0 and finite", "try 2, or use fedavg for none")
     """How strongly the personal model is held near the shared one."""
-    inner_steps: int = 5
+    inner_steps: int = bounded(5, "be at least 1", "try 5")
     """Steps of the personal model on each batch."""
     outer_lr: float = 0.25
     """Learning rate of the shared model."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_plain("pfedme", self.inner)
-        if not 0 < self.pull < math.inf:
-            raise BadInput(f"pull={self.pull} must be above 0 and finite: try 2, or use fedavg for none")
-        if self.inner_steps < 1:
-            raise BadInput(f"inner_steps={self.inner_steps} must be at least 1: try 5")
         if not 0 < self.outer_lr * self.pull <= 1:
             raise BadInput(
                 f"outer_lr={self.outer_lr} times pull={self.pull} must be above 0 and at most 1, where the "

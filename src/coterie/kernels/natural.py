@@ -25,6 +25,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from coterie.core.errors import BadInput
+from coterie.core.facts import method_fact
 from coterie.core.kernel import WORK
 from coterie.core.options import options_of
 
@@ -60,17 +61,18 @@ def natural_work(method: Any, table: bool, model: str) -> Natural:
         return Natural(only)
     if not table or not model:
         return Natural(STEPS)
-    solved: str = getattr(method, "solved_by", "newton")
+    solved: str = method_fact(method, "solved_by")
     if solved and model in (*LINEAR, AUTO):
-        return Natural(solved, scaled=getattr(method, "scales_targets", solved == "newton"))
-    steps: str = getattr(method, "small_steps", "adamw")
+        scales = method_fact(method, "scales_targets")
+        return Natural(solved, scaled=solved == "newton" if scales is None else scales)
+    steps: str = method_fact(method, "small_steps")
     linear = {"lr": LINEAR_RATE} if steps == "adamw" and model in (*LINEAR, AUTO) else {}
     return Natural(steps, {**ON_TABLES[steps], **linear}, scaled=True)
 
 
 def only_work(method: Any) -> str:
     """The one kind of work that a method does, given as its class; nothing for those that do any."""
-    only: str = getattr(method, "only_work", "")
+    only: str = method_fact(method, "only_work")
     return only
 
 

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from coterie.core.errors import BadInput, Gathered, naming_flags_of, shown
+from coterie.core.facts import called
 from coterie.core.kernel import WORK, Trainer
 from coterie.core.options import coerced, table_of
 from coterie.kernels.around import Around
@@ -29,12 +30,12 @@ def names_in(text: str) -> tuple[str, ...]:
     if text.count(")") != len(found) - 1 or (len(found) > 1 and not all(found)):
         inside = [name for name in re.split(r"[()\s]+", text) if name]
         raise BadInput(f"kernel {shown(text)}: brackets do not match: write {spelled(inside) or 'dp(sgd)'}")
-    around = [name for name in WORK if goes_around(name)]
+    around = [name for name in WORK if _goes_around(name)]
     for outer, inner in pairwise(found):
-        if not goes_around(outer):
+        if not _goes_around(outer):
             said = f"kernel {shown(text)}: {outer} goes around nothing, {' and '.join(around)} do"
             raise BadInput(f"{said}: write {inner}, or {around[-1]}({outer})")
-    if goes_around(found[-1]):
+    if _goes_around(found[-1]):
         found.append(_inner_of(WORK[found[-1]]).name)
     return tuple(found)
 
@@ -44,7 +45,7 @@ def spelled(names: Sequence[str]) -> str:
     return "(".join(names) + ")" * (len(names) - 1)
 
 
-def goes_around(name: str) -> bool:
+def _goes_around(name: str) -> bool:
     return issubclass(WORK[name], Around)
 
 
@@ -67,7 +68,7 @@ def tables_of(work: Any) -> tuple[str, dict[str, dict[str, Any]]]:
     """How work is spelled, and by each name in it its options."""
     names, tables = list[str](), dict[str, dict[str, Any]]()
     while True:
-        name = getattr(work, "name", type(work).__name__)
+        name = called(work)
         names.append(name)
         tables[name] = {option: v for option, v in table_of(work).items() if not isinstance(v, Mapping)}
         if not isinstance(work, Around):

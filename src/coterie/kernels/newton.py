@@ -12,7 +12,6 @@ Pulls of work around it (`proximal`, `controlled`) are in the sum if they are li
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +21,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.kernels.solving import Solving, coefficients_of, design_for, digest, remembered
 from coterie.linear.design import Design, linear_names, written_linear
 from coterie.linear.newton import minimise
@@ -34,16 +34,13 @@ HALF_A_SQUARE = 2.0  # the loss of a regression is the square, that of its likel
 class Newton(Solving):
     """A linear model's optimum near the one that came: no learning rate, and nothing that diverges."""
 
-    pull: float = 1.0
+    pull: float = bounded(1.0, "be above 0 and finite", "try 1")
     """How strongly the model that came holds the new one, beside the mean loss over rows."""
-    penalty: float = 0.0
+    penalty: float = bounded(0.0, "be at least 0 and finite", "try 0.01")
     """How strongly weights are held towards 0, beside the mean loss over rows; biases are not."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.pull < math.inf:
-            raise BadInput(f"pull={self.pull} must be above 0 and finite: try 1")
-        if not 0 <= self.penalty < math.inf:
-            raise BadInput(f"penalty={self.penalty} must be at least 0 and finite: try 0.01")
+        check_options(self)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
         terms, names = affine(learner, belief), linear_names(belief)
@@ -54,7 +51,7 @@ class Newton(Solving):
             rows, unit = len(design.z), HALF_A_SQUARE if learner.task == "regression" else 1.0
             each = 0.5 if len(belief[names.bias]) == 2 else 1.0  # two classes share a coefficient, half each
             shrink = torch.where(design.slopes, self.penalty, 0.0).double()
-            bends, tilts = folded(*terms, design)
+            bends, tilts = _folded(*terms, design)
             scale = rows / unit
             total = scale * (each * (self.pull + shrink) + bends)
             lean = scale * (tilts - each * self.pull * came[0])
@@ -113,7 +110,7 @@ def affine(learner: Learner, belief: Belief) -> tuple[Parts, Parts]:
     return bends, low
 
 
-def folded(bends: Parts, tilts: Parts, design: Design) -> tuple[Tensor, Tensor]:
+def _folded(bends: Parts, tilts: Parts, design: Design) -> tuple[Tensor, Tensor]:
     """The same on coefficients [k·d]; of two classes, whose rows are half a coefficient each, on that."""
     names = linear_names(bends)
     a, b = (

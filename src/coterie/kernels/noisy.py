@@ -10,7 +10,7 @@ bound that would leave something of them, and are withheld. What noise carries b
 told as that: methods weigh by it, and it costs nothing more.
 
 The noise of a visit is its key's own, as every random number of a visit is: the same on every engine. A site
-of its own puts a secret in the place of that key (`federation/budgets.py`).
+of its own puts a secret in the place of that key (`federation/site/budget.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from torch import Tensor
 from coterie.core.charge import Charge
 from coterie.core.client import Task
 from coterie.core.errors import BadInput
+from coterie.core.facts import called, kernel_fact
 from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Scorer
 from coterie.core.seeds import Key
 from coterie.kernels.calibrate import Calibrate
 from coterie.kernels.fold import HeldOut
-from coterie.kernels.own import Beside
-from coterie.kernels.score import Crowd, Score
+from coterie.kernels.score import Beside, Crowd, Score
 
 USUAL = Score()
 FIGURES = ("loss", "accuracy")  # whose bound is known
@@ -66,10 +66,10 @@ class Noisy:
 
     @property
     def together(self) -> bool:
-        return bool(getattr(self.inner, "together", False))
+        return bool(kernel_fact(self.inner, "together"))
 
     def charges(self, samples: int) -> tuple[Charge, ...]:
-        return (Charge(self.sigma, times=len(figures_of(self.inner))),)
+        return (Charge(self.sigma, times=len(_figures_of(self.inner))),)
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
@@ -77,21 +77,21 @@ class Noisy:
         if task == "survival":
             raise BadInput(f"noisy({called(self.inner)}): {NO_BOUND}")
         found = self.inner.measure(task, outputs, cut_off(losses, self.bound), y, groups)
-        told = {name: found[name] for name in figures_of(self.inner) if name in found}
+        told = {name: found[name] for name in _figures_of(self.inner) if name in found}
         return {**told, "samples": found.get("samples", groups.sizes.double())}
 
     def tell(
         self, figures: Mapping[str, Tensor], hosts: Sequence[int], keys: Sequence[Key]
     ) -> dict[str, Tensor]:
         """Figures [edge] as they leave, with the noise of each edge's key."""
-        noise, rows = noise_of(keys), figures["samples"].double()
+        noise, rows = _noise_of(keys), figures["samples"].double()
         most = {"loss": self.bound, "accuracy": 1.0}
         told = {
             name: (values.double() + self.sigma * most[name] / rows * noise[name]).clamp(0, most[name])
             for name, values in figures.items()
             if name in FIGURES
         }
-        return told | ({"samples": figures["samples"]} if tells_samples(self.inner) else {})
+        return told | ({"samples": figures["samples"]} if _tells_samples(self.inner) else {})
 
 
 def cut_off(losses: Tensor, bound: float) -> Tensor:
@@ -99,38 +99,39 @@ def cut_off(losses: Tensor, bound: float) -> Tensor:
     return losses.nan_to_num(nan=bound).clamp(0, bound)
 
 
-def noise_of(keys: Sequence[Key]) -> dict[str, Tensor]:
+def _noise_of(keys: Sequence[Key]) -> dict[str, Tensor]:
     """Standard normal numbers [edge] for each figure, from each edge's key."""
     drawn = [torch.randn(len(FIGURES), generator=k.at("noise").torch(), dtype=torch.float64) for k in keys]
     return dict(zip(FIGURES, torch.stack(drawn).unbind(dim=1), strict=True))
 
 
-def innermost(scorer: Any) -> Any:
+def _innermost(scorer: Any) -> Any:
     """What measures in the end, inside of crowds and metrics of one's own."""
-    return innermost(scorer.inner) if isinstance(scorer, Crowd | Beside) else scorer
+    return _innermost(scorer.inner) if isinstance(scorer, Crowd | Beside) else scorer
 
 
 def accountable(scorer: Any) -> bool:
     """Whether its loss and accuracy are means over rows, and it tells one of them."""
-    return isinstance(scorer, BOUNDED) and isinstance(innermost(scorer), BOUNDED) and bool(figures_of(scorer))
+    return (
+        isinstance(scorer, BOUNDED) and isinstance(_innermost(scorer), BOUNDED) and bool(_figures_of(scorer))
+    )
 
 
-def figures_of(scorer: Any) -> tuple[str, ...]:
+def _figures_of(scorer: Any) -> tuple[str, ...]:
     """Which of the two figures a scorer tells."""
-    inner = innermost(scorer)
+    inner = _innermost(scorer)
     if isinstance(inner, HeldOut):
         return ("loss",)
-    named = getattr(inner, "numbers", ())
+    named = kernel_fact(inner, "numbers") or ()
     return tuple(name for name in FIGURES if not named or name in named)
 
 
-def tells_samples(scorer: Any) -> bool:
-    named = getattr(innermost(scorer), "numbers", ())
+def _tells_samples(scorer: Any) -> bool:
+    named = kernel_fact(_innermost(scorer), "numbers") or ()
     return not named or "samples" in named
 
 
-def called(kernel: Any) -> str:
+def as_written(kernel: Any) -> str:
     """A kernel as people write it: fold(sgd)."""
-    inner = getattr(kernel, "inner", None)
-    name = str(getattr(kernel, "name", type(kernel).__name__))
-    return name if inner is None else f"{name}({called(inner)})"
+    inner = kernel_fact(kernel, "inner")
+    return called(kernel) if inner is None else f"{called(kernel)}({as_written(inner)})"

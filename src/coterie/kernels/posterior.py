@@ -159,8 +159,8 @@ class Share:
         if WEIGHT in belief:
             share = mine[WEIGHT] / belief[WEIGHT]
         else:
-            part = precision_of(mine, columns_in(mine, {}))
-            share = part.entries() / precision_of(belief, columns_in(belief, beside)).entries()
+            part = _precision_of(mine, _columns_in(mine, {}))
+            share = part.entries() / _precision_of(belief, _columns_in(belief, beside)).entries()
         return [{"diagonal": belief["diagonal"][:0]}] * times, {"share": float(share.mean())}
 
 
@@ -188,8 +188,8 @@ class Draws:
         buffers = {n.removeprefix(BUFFER): t for n, t in belief.items() if n.startswith(BUFFER)}
         like = {n: torch.empty(shape, dtype=getattr(torch, kind)) for n, kind, shape in self.like}
         trained = {n: t for n, t in like.items() if n not in buffers}
-        precision = precision_of(belief, columns_in(belief, beside))
-        joint = Gaussian(slots_of(trained), shift_of(belief, precision), precision)
+        precision = _precision_of(belief, _columns_in(belief, beside))
+        joint = Gaussian(slots_of(trained), _shift_of(belief, precision), precision)
         if self.prior:
             joint = joint - isotropic(trained, 1 / self.prior) * (self.members - 1)
         said = f"the product of {self.members} posteriors has" if self.members > 1 else "this posterior has"
@@ -223,21 +223,21 @@ class Visited:
         return [found.mean, *states], told
 
 
-def precision_of(natural: Belief, columns: Sequence[Tensor]) -> Precision:
+def _precision_of(natural: Belief, columns: Sequence[Tensor]) -> Precision:
     """Λ = diag(a) - Σ W Wᵀ + P; columns of zeros say nothing."""
     kept = [W[:, W.abs().amax(dim=0) > 0] for W in columns]
     factors = tuple(Factor(W, -1.0) for W in kept if W.shape[1])
     return Precision(natural["diagonal"], factors, natural.get("dense"))
 
 
-def shift_of(natural: Belief, precision: Precision) -> Tensor:
+def _shift_of(natural: Belief, precision: Precision) -> Tensor:
     """η_S, or Λ_S μ_S for a mean that was weighed by variance."""
     if WEIGHT not in natural:
         return natural["shift"]
     return precision.times(centre(natural[WEIGHED], natural[WEIGHT]))
 
 
-def columns_in(belief: Belief, beside: Mapping[str, Belief]) -> list[Tensor]:
+def _columns_in(belief: Belief, beside: Mapping[str, Belief]) -> list[Tensor]:
     """The belief's own columns, and those of others."""
     own = [belief[FACTOR]] if FACTOR in belief else []
     return [*own, *(b[FACTOR] for name, b in beside.items() if name.startswith(f"{FACTOR}/"))]

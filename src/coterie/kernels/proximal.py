@@ -9,7 +9,6 @@ heterogeneous networks", the gradient of μ/2 ‖θ - θ_anchor‖².
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
 from coterie.core.learner import Batch, Learner, with_term
+from coterie.core.options import bounded, check_options
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
 
@@ -33,12 +33,11 @@ class Proximal(Around):
 
     inner: Trainer = SGD()
     """The local work itself."""
-    strength: float = 0.1
+    strength: float = bounded(0.1, "be at least 0 and finite", "try 0.1")
     """How strong the pull is."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.strength < math.inf:
-            raise BadInput(f"strength={self.strength} must be at least 0 and finite: try 0.1")
+        check_options(self)
 
     def charges(self, samples: int) -> tuple[Charge, ...] | None:
         return charges_of(self.inner, samples)

@@ -12,14 +12,13 @@ the posterior, a lower one adapts sooner and is biased.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from coterie.core.devices import widest
-from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
+from coterie.core.options import bounded
 from coterie.kernels.sgld import SGLD
 
 
@@ -30,17 +29,10 @@ class PSGLD(SGLD):
 
     lr: float = 1e-3
     """Learning rate of the drift, in units of the metric, at the start of the run."""
-    decay: float = 0.99
+    decay: float = bounded(0.99, "lie in [0, 1)", "try 0.99")
     """Decay of the mean of squared gradients."""
-    eps: float = 1e-2
+    eps: float = bounded(1e-2, "be above 0", "try 1e-2")
     """Where gradients vanish, a step is at most 1 / eps times as long; in the paper 1e-5."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.decay < 1:
-            raise BadInput(f"decay={self.decay} must lie in [0, 1): try 0.99")
-        if not 0 < self.eps < math.inf:
-            raise BadInput(f"eps={self.eps} must be above 0: try 1e-2")
 
     def memories(self) -> tuple[str, ...]:
         return ("square",)

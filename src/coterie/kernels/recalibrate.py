@@ -11,7 +11,6 @@ Models", ch. 20.)
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -21,10 +20,10 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS
 from coterie.core.learner import LOSSES, Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.kernels.solving import Solving
 from coterie.linear.families import family_of
-from coterie.linear.newton import minimise
-from coterie.linear.slope_level import slope_and_levels
+from coterie.linear.newton import minimise, slope_and_levels
 from coterie.linear.strength import FIRM
 
 
@@ -33,18 +32,17 @@ from coterie.linear.strength import FIRM
 class Recalibrate(Solving):
     """Level and slope of a model's outputs, found on a site's own rows."""
 
-    trust: float = 4.0
+    trust: float = bounded(4.0, "be above 0 and finite", "try 4")
     """How strongly the slope is drawn towards 1."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.trust < math.inf:
-            raise BadInput(f"trust={self.trust} must be above 0 and finite: try 4")
+        check_options(self)
 
     def suits(self, model: nn.Module) -> None:
-        last_layer(model)
+        _last_layer(model)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        name = last_layer(learner.scoring)
+        name = _last_layer(learner.scoring)
         weight, bias = f"{name}weight", f"{name}bias"
         outputs = learner.outputs(belief, batch.x).double().cpu()
         level, slope = put_right(learner, outputs, batch.y.double().cpu(), self.trust)
@@ -88,7 +86,7 @@ def put_right(learner: Learner, outputs: Tensor, y: Tensor, trust: float) -> tup
     return torch.tensor([-a / 2, a / 2] if many == 2 else [a], dtype=torch.float64), b
 
 
-def last_layer(model: nn.Module) -> str:
+def _last_layer(model: nn.Module) -> str:
     """What the names of a network's last layer begin with; it must be linear with a bias."""
     layers = [
         (name, m)

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from coterie.core.belief import Belief
-from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
@@ -27,12 +27,11 @@ from coterie.kernels.sgd import SGD
 class Refresh:
     """One pass over the training data that renews what batch norm knows of it."""
 
-    batch: int = 32
+    batch: int = bounded(32, "be at least 1", "try 32")
     """Samples in a batch."""
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise BadInput(f"batch={self.batch} must be at least 1: try 32")
+        check_options(self)
 
     @property
     def keeps(self) -> bool:
@@ -54,14 +53,14 @@ class Refresh:
         belief, rates = dict(carry["belief"]), momenta(learner)
         # from statistics of 0, batch norm leaves its momentum's share of the batch's own
         blank = {
-            n: torch.zeros_like(t) for n, t in belief.items() if n in learner.buffers and norm_of(n) in rates
+            n: torch.zeros_like(t) for n, t in belief.items() if n in learner.buffers and _norm_of(n) in rates
         }
         found = learner.gradient({**belief, **blank}, batch, tick.seed)
         rows = batch.weight.sum().to(carry["samples"].dtype)
         seen = carry["samples"] + rows
         for n, t in blank.items():
             if t.is_floating_point():
-                now = found.buffers[n] / rates[norm_of(n)]
+                now = found.buffers[n] / rates[_norm_of(n)]
                 belief[n] = belief[n] + (rows / seen).to(t.dtype) * (now - belief[n])
         loss = carry["loss"] + found.loss.detach().to(rows.dtype) * rows
         return {**carry, "belief": belief, "loss": loss, "samples": seen}
@@ -82,6 +81,6 @@ def momenta(learner: Learner) -> dict[str, float]:
     }
 
 
-def norm_of(buffer: str) -> str:
+def _norm_of(buffer: str) -> str:
     """The place of the layer that a buffer belongs to."""
     return buffer.rpartition(".")[0]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Task
-from coterie.core.groups import Groups, beside
+from coterie.core.groups import Groups, part_numbers
 from coterie.core.kernel import KERNELS, Part, Scorer, apart
 from coterie.kernels.score import Score
 from coterie.metrics.survival import excess
@@ -40,7 +40,7 @@ class Relative:
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        above = excess(outputs.squeeze(-1), y, beside(groups, apart(self.inner, groups)))
+        above = excess(outputs.squeeze(-1), y, part_numbers(groups, apart(self.inner, groups)))
         found, seen = (
             self.inner.measure(task, outputs, values, y, groups)["loss"]
             for values in (above, (y > 0).double())

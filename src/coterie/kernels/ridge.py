@@ -10,7 +10,6 @@ strongest leaves no more than the mean. The model that came is forgotten.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +19,7 @@ from coterie.core.belief import Belief
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
 from coterie.core.learner import Batch, Learner
+from coterie.core.options import bounded, check_options
 from coterie.kernels.solving import Solving, design_for, digest, outputs_of, remembered
 from coterie.linear.design import Design, written_linear
 from coterie.linear.strength import Strength, chosen_strength, fitted
@@ -33,13 +33,12 @@ class Ridge(Solving):
     forgets: ClassVar[bool] = True
     """What it finds does not depend on the model that came: once is enough."""
 
-    penalty: float | None = None
+    penalty: float | None = bounded(None, "be above 0 and finite", "try 1, or leave it out", besides=None)
     """How strongly coefficients are held, in the units of a sum of losses (scikit-learn's 1/C); by default
     what cross-validation within the training rows finds best."""
 
     def __post_init__(self) -> None:
-        if self.penalty is not None and not 0 < self.penalty < math.inf:
-            raise BadInput(f"penalty={self.penalty} must be above 0 and finite: try 1, or leave it out")
+        check_options(self)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
         if learner.terms:
@@ -58,7 +57,7 @@ class Ridge(Solving):
             learner.scale,
             batch.x,
             batch.y,
-            units_of(learner),
+            _units_of(learner),
         )
         found: Belief = remembered(mark, make)
         return {**belief, **found}
@@ -78,10 +77,10 @@ def strength_of(learner: Learner, batch: Batch, design: Design | None = None) ->
         unit = None if learner.units is None else learner.units.numpy()
         return chosen_strength(rows, unit, 0, learner.watch.check)
 
-    mark = digest("strength", learner.task, outputs_of(learner), batch.x, batch.y, units_of(learner))
+    mark = digest("strength", learner.task, outputs_of(learner), batch.x, batch.y, _units_of(learner))
     found: Strength = remembered(mark, make)
     return found
 
 
-def units_of(learner: Learner) -> object:
+def _units_of(learner: Learner) -> object:
     return "each" if learner.units is None else learner.units

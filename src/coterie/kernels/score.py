@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from coterie.core.client import Task
 from coterie.core.groups import Groups
 from coterie.core.kernel import KERNELS, Part, Scorer
+from coterie.metrics.own import Metric, predicted
 from coterie.metrics.table import Rows, figures
 
 
@@ -63,3 +65,28 @@ class Crowd:
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
         return self.inner.measure(task, outputs, losses, y, groups)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the scorer inside measures, and then each metric of one's own on the rows of each client:
+    functions, so it has no name to be sent by.
+    """
+
+    inner: Scorer
+    metrics: tuple[Metric, ...]
+
+    @property
+    def part(self) -> Part | None:
+        return self.inner.part
+
+    def measure(
+        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
+    ) -> dict[str, Tensor]:
+        figures = self.inner.measure(task, outputs, losses, y, groups)
+        sizes = groups.sizes.tolist()
+        rows = list(zip(*(torch.split(t, sizes) for t in (predicted(task, outputs), y)), strict=True))
+        for metric in self.metrics:
+            values = [metric.of(p, t, f"{len(t)} {self.part} rows") for p, t in rows]
+            figures[metric.name] = torch.tensor(values, dtype=torch.float64)
+        return figures

@@ -11,7 +11,6 @@ by torch.nn.utils.clip_grad_norm_, so that no step goes farther than a bound.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
+from coterie.core.options import bounded
 from coterie.kernels.local import LocalWork
 
 
@@ -27,25 +27,19 @@ from coterie.kernels.local import LocalWork
 class SGD(LocalWork):
     """Stochastic gradient descent."""
 
-    momentum: float = 0.0
+    momentum: float = bounded(0.0, "lie in [0, 1)", "try 0.9")
     """Share of the last step that goes on, from 0 to below 1."""
     nesterov: bool = False
     """Look ahead along the momentum."""
-    weight_decay: float = 0.0
+    weight_decay: float = bounded(0.0, "be at least 0", "try 1e-4")
     """Pull of every trained parameter towards 0."""
-    clip: float | None = None
+    clip: float | None = bounded(None, "be above 0 and finite", "try 1, or leave it out", besides=None)
     """The norm that a batch's gradient is cut to; by default none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.momentum < 1:
-            raise BadInput(f"momentum={self.momentum} must lie in [0, 1): try 0.9")
-        if not 0 <= self.weight_decay < math.inf:
-            raise BadInput(f"weight_decay={self.weight_decay} must be at least 0: try 1e-4")
         if self.nesterov and not self.momentum:
             raise BadInput("nesterov needs a momentum above 0: try momentum=0.9")
-        if self.clip is not None and not 0 < self.clip < math.inf:
-            raise BadInput(f"clip={self.clip} must be above 0 and finite: try 1, or leave it out")
 
     def memories(self) -> tuple[str, ...]:
         return ("velocity",) if self.momentum else ()

@@ -22,7 +22,7 @@ neighbour, and the number of rows is public.
                 drown them; and inputs alone, as a target has no scale that all agreed on
 
 The noise of a visit is its key's own; a site of its own puts a secret in the place of that key
-(`federation/budgets.py`), and charges its ledger.
+(`federation/site/budget.py`), and charges its ledger.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Quantiles:
     part: ClassVar[Part] = "train"
 
     def __post_init__(self) -> None:
-        check_noise("quantiles", self.sigma, reach=self.reach)
+        _check_noise("quantiles", self.sigma, reach=self.reach)
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -86,7 +86,7 @@ class Quantiles:
         if not self.sigma:
             return dict(figures)
         counts = figures["counts"].reshape(len(keys), self.columns, BINS)
-        noisy = counts + self.sigma * math.sqrt(self.columns) * noise_like(counts, keys)
+        noisy = counts + self.sigma * math.sqrt(self.columns) * _noise_like(counts, keys)
         return {"quantiles": read_off(noisy, self.reach).flatten(1)}
 
 
@@ -109,7 +109,7 @@ class Moments:
     part: ClassVar[Part] = "train"
 
     def __post_init__(self) -> None:
-        check_noise("moments", self.sigma, bound=self.bound)
+        _check_noise("moments", self.sigma, bound=self.bound)
         if self.least < 2:
             raise BadInput(f"moments: least={self.least} must be at least 2, or it tells single rows: try 5")
 
@@ -148,7 +148,7 @@ class Moments:
         if not self.sigma:
             return dict(figures)
         sums = figures["sums"].reshape(len(keys), max(1, self.classes), 1 + 2 * self.columns)
-        noisy = sums + self.sigma * SENSITIVITY * noise_like(sums, keys)
+        noisy = sums + self.sigma * SENSITIVITY * _noise_like(sums, keys)
         count = noisy[..., :1]
         there = (count >= self.least).double()
         mean, square = (noisy[..., 1:] / count.clamp(min=1)).tensor_split(2, dim=-1)
@@ -162,7 +162,7 @@ class Moments:
         return self.bound * math.sqrt(self.columns)
 
 
-def check_noise(name: str, sigma: float, **positive: float) -> None:
+def _check_noise(name: str, sigma: float, **positive: float) -> None:
     if not 0 <= sigma < math.inf:
         raise BadInput(f"{name}: sigma={sigma} must be at least 0 and finite: try 2, or 0 for no noise")
     for option, value in positive.items():
@@ -248,7 +248,7 @@ def sums_of(rows: Tensor, radius: float) -> Tensor:
     return torch.cat([rows.new_tensor([len(rows)]), short.sum(dim=0), (short**2).sum(dim=0)])
 
 
-def noise_like(figures: Tensor, keys: Sequence[Key]) -> Tensor:
+def _noise_like(figures: Tensor, keys: Sequence[Key]) -> Tensor:
     """Standard normal numbers in the shape of figures [edge, ...], each edge's from its own key."""
     drawn = [
         torch.randn(one.shape, generator=key.at("noise").torch(), dtype=torch.float64)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from coterie.core.belief import Belief
 from coterie.core.client import bytes_of
 from coterie.core.errors import BadInput
+from coterie.core.facts import called, kernel_fact
 from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
@@ -49,7 +50,7 @@ class Solving:
     def suits(self, model: nn.Module) -> None:
         """Refuses a model that is not linear, before anything runs."""
         if why := why_not_linear(model):
-            name = getattr(self, "name", type(self).__name__)
+            name = called(self)
             raise BadInput(f"kernel {name} solves linear models, and this is none: {why}: use sgd or adamw")
 
     def plan(self, samples: int, key: Key) -> Plan:
@@ -68,7 +69,7 @@ class Solving:
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         if why := self.unsolved(learner):
-            name = getattr(self, "name", type(self).__name__)
+            name = called(self)
             raise BadInput(f"kernel {name} cannot solve this model: {why}: use sgd or adamw")
         after = self.solve(learner, carry["belief"], batch)
         loss = learner.losses(learner.outputs(after, batch.x), batch.y, batch.weight).double().mean()
@@ -89,9 +90,9 @@ class Solving:
 def solves(kernel: Any) -> bool:
     """Whether work, or what it is around, solves with all rows at once."""
     while kernel is not None:
-        if getattr(kernel, "solves", False):
+        if kernel_fact(kernel, "solves"):
             return True
-        kernel = getattr(kernel, "inner", None)
+        kernel = kernel_fact(kernel, "inner")
     return False
 
 

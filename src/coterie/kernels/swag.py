@@ -47,10 +47,10 @@ class SWAG(CollectingWork, SGD):
         carry = super().start(belief, memory, beside)
         if self.burn or not self.origin:
             return carry
-        return carry | {"book": begun(carry["book"], belief)}
+        return carry | {"book": _begun(carry["book"], belief)}
 
 
-def begun(book: Belief, belief: Belief) -> dict[str, Tensor]:
+def _begun(book: Belief, belief: Belief) -> dict[str, Tensor]:
     """Where nothing counts so far, the moments are those of θ₀."""
     after = {**book, "count": book["count"].clamp(min=1)}
     for n in collected_names(book):

@@ -169,17 +169,8 @@ def cross_losses(
     kept = masks_of(folds)
     many = len(kept)
     centre = towards.expand(many, -1)
-    theta = minimise(
-        design.family,
-        design.z,
-        design.u,
-        kept,
-        hold.expand(many, -1),
-        centre,
-        centre,
-        check=check,
-        enough=ROUGHLY,
-    )
+    rows, held = (design.family, design.z, design.u, kept), hold.expand(many, -1)
+    theta = minimise(*rows, held, centre, centre, check=check, enough=ROUGHLY)
     return held_out_losses(design, theta, kept) / len(folds)
 
 
@@ -254,15 +245,4 @@ def some_rows(design: Design, unit: np.ndarray | None, seed: int) -> tuple[Desig
         rows = np.flatnonzero(np.isin(of, taken))
         unit = unit[rows]
     index = torch.from_numpy(rows)
-    return (
-        Design(
-            design.family,
-            design.z[index],
-            design.u[index],
-            design.mean,
-            design.scale,
-            design.centre,
-            design.unit,
-        ),
-        unit,
-    )
+    return replace(design, z=design.z[index], u=design.u[index]), unit

@@ -2,8 +2,8 @@
 
     s_cf     what candidate c scored on fold f of one's own training rows, trained without that fold
     g_c    = mean over f of s_cf - s_0f                             its gain over training alone (c = 0)
-    SE_c   = sqrt((1/K + 1/(K - 1)) var_f(s_cf - s_0f))             folds share rows: `standard_error`
-    I_c      its interval, of 1 - 0.05 / C for C candidates         `runs/choosing.py`
+    SE_c   = sqrt((1/K + 1/(K - 1)) var_f(s_cf - s_0f))             folds share rows: `trials/gains.py`
+    I_c      its interval, of 1 - 0.05 / C for C candidates         `features/advice/judge.py`
     choice = argmax {g_c : g_c > κ SE_c, I_c > 0}, alone if there is none
 
 K is `folds`, κ `sure`; where lower is better, signs are turned. I_c is as wide as a choice of the best of C
@@ -13,7 +13,7 @@ n_test / n_train = 1/(K - 1) here. That alone is kept unless another is better b
 is the rule of Breiman et al., 1984, "Classification and Regression Trees", section 3.4.3, for the simplest of
 several models. That nobody is sent to others on a gain whose interval holds 0 is ours.
 
-The trials come first, each a run of its own on what a fold leaves (`runs/trying.py`): test rows are in none.
+The trials come first, each a run of its own on what a fold leaves (`features/trials`): test rows are in none.
 Their outcome is `choice`, what each client follows, which is written into the run's config. The run itself
 then plays those candidates that anybody follows, side by side, each as if it were alone: a client's model
 is that of the way it follows, and others may take part in a way that they do not follow themselves.
@@ -23,30 +23,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, ClassVar, get_type_hints
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, BadInput, Gathered, shown
+from coterie.core.facts import ALL, kernel_fact
 from coterie.core.held import Held, together
 from coterie.core.kernel import WORK, Kernel, Trainer
-from coterie.core.method import (
-    ALL,
-    METHODS,
-    NOBODYS,
-    Info,
-    Method,
-    Models,
-    Reveals,
-    asking,
-    common,
-    paced,
-)
+from coterie.core.method import METHODS, NOBODYS, Info, Method, Models, Reveals, asking, common, paced
 from coterie.core.net import Beside, Net, Replies
 from coterie.core.options import coerced, options_of, read_pairs
 from coterie.core.partners import WEIGHTS, Partners
@@ -108,7 +97,7 @@ class Advised:
         wrong = Gathered()
         for spec in self.candidates:
             with wrong.one():
-                made(spec, self.local, ALL)
+                _made(spec, self.local, ALL)
             if self.candidates.count(spec) > 1:
                 wrong.add(f"candidate {spec!r} is named twice: name each once")
         if self.measure != "auto" and self.measure not in MEASURES:
@@ -129,12 +118,12 @@ class Advised:
     @property
     def tried(self) -> tuple[str, ...]:
         """The candidates: those given, or the usual ones."""
-        return self.candidates or (SOLVED if getattr(self.local, "solves", False) else CANDIDATES)
+        return self.candidates or (SOLVED if kernel_fact(self.local, "solves") else CANDIDATES)
 
     @functools.cached_property
     def ways(self) -> dict[str, Method]:
         """Every candidate by its spec, training alone first."""
-        return {spec: made(spec, self.local, self.requester) for spec in (ALONE, *self.tried)}
+        return {spec: _made(spec, self.local, self.requester) for spec in (ALONE, *self.tried)}
 
     @functools.cached_property
     def followed(self) -> dict[str, Method]:
@@ -184,7 +173,7 @@ class Advised:
 
     def state_type(self) -> type:
         """Of the states of all ways that anybody follows."""
-        return state_type(tuple(get_type_hints(type(way).init)["return"] for way in self.followed.values()))
+        return _state_type(tuple(get_type_hints(type(way).init)["return"] for way in self.followed.values()))
 
     def init(self, start: Held, net: Net) -> Any:
         if self.undecided:
@@ -205,7 +194,7 @@ class Advised:
             torch.full((n,), math.nan, dtype=torch.float64),
         )
         after = list[Any]()
-        for spec, way, now in zip(self.followed, self.followed.values(), states_in(state), strict=True):
+        for spec, way, now in zip(self.followed, self.followed.values(), _states_in(state), strict=True):
             then, info = way.round(now, Apart(net, spec), key)
             after.append(then)
             mine = self.followers(spec)
@@ -216,7 +205,7 @@ class Advised:
 
     def models(self, state: Any) -> Models:
         of, held, rows = torch.full((len(self.choice),), NOBODYS), list[Held](), 0
-        for spec, way, now in zip(self.followed, self.followed.values(), states_in(state), strict=True):
+        for spec, way, now in zip(self.followed, self.followed.values(), _states_in(state), strict=True):
             models, mine = way.models(now), self.followers(spec)
             held.append(models.beliefs.rows(models.of[mine]))
             of[mine] = rows + torch.arange(len(mine))
@@ -246,7 +235,7 @@ class Advised:
         )
 
 
-def made(spec: str, local: Trainer, requester: str) -> Method:
+def _made(spec: str, local: Trainer, requester: str) -> Method:
     """A candidate from its spec; one that can be asked for by a single client is."""
     name, _, tail = spec.partition(":")
     if name == "advised":
@@ -255,7 +244,7 @@ def made(spec: str, local: Trainer, requester: str) -> Method:
         raise BadInput("candidate 'nothing' is tried beside all others, and nobody follows it: leave it out")
     cls = METHODS[name]
     own = coerced(cls, read_pairs(tail, f"candidate {spec!r}"), f"method {name}")
-    if getattr(local, "solves", False):  # each way does what is natural for it
+    if kernel_fact(local, "solves"):  # each way does what is natural for it
         kernel, usual, _ = natural_work(cls, True, AUTO)
         local = WORK.make(kernel, **usual)
     known = {o.name for o in options_of(cls)}
@@ -286,44 +275,11 @@ class Apart:
 
 
 @functools.cache
-def state_type(kinds: tuple[type, ...]) -> type:
+def _state_type(kinds: tuple[type, ...]) -> type:
     """A frozen dataclass with a state of each kind, so that a checkpoint knows what it reads."""
     fields = [(f"way{i}", kind, field()) for i, kind in enumerate(kinds)]
     return make_dataclass("State", fields, frozen=True, eq=False)
 
 
-def states_in(state: Any) -> list[Any]:
+def _states_in(state: Any) -> list[Any]:
     return list(vars(state).values())
-
-
-class Gain:
-    """What a candidate gained over training alone, on the same folds [fold]; above 0 is better."""
-
-    def __init__(self, scores: Sequence[float], alone: Sequence[float], higher: bool) -> None:
-        apart = np.asarray(scores, dtype=float) - np.asarray(alone, dtype=float)
-        self.by_fold = apart if higher else -apart
-        known = self.by_fold[~np.isnan(self.by_fold)]
-        self.folds = len(known)
-        self.mean = float(known.mean()) if self.folds else math.nan
-        self.error = standard_error(known)
-
-    def exceeds(self, sure: float) -> bool:
-        """Whether it is above 0 by more than so many standard errors; of one fold nobody knows."""
-        return self.mean > 0 and self.mean > sure * self.error
-
-
-def standard_error(values: np.ndarray) -> float:
-    """Of a mean over K folds that share rows: sqrt((1/K + 1/(K-1)) var), see above; infinite below two."""
-    many = len(values)
-    return math.sqrt((1 / many + overlap_of(many)) * values.var(ddof=1)) if many > 1 else math.inf
-
-
-def overlap_of(folds: int) -> float:
-    """n_test / n_train of a cross-validation."""
-    return 1 / (folds - 1) if folds > 1 else 0.0
-
-
-def choose(gains: Mapping[str, Gain], sure: float) -> str:
-    """The candidate of largest gain among those that exceed the bar, the first of equals; else alone."""
-    able = {spec: gain.mean for spec, gain in gains.items() if gain.exceeds(sure)}
-    return max(able, key=lambda spec: able[spec]) if able else ALONE

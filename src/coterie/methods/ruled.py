@@ -45,14 +45,14 @@ def summed(
     if fewer is None:
         return Sum(None, torch.zeros(n, dtype=torch.float64))
     if chain.last.needs.opens:
-        return opened(net, chain, fewer, replies, old, at, step)
+        return _opened(net, chain, fewer, replies, old, at, step)
     w = chain.weights(measured(net, chain, replies, at, me), fewer, me)
     shares, stayed = senders_part(w)
     mixed = stepped(net, w, replies.beliefs, old, at, step)
     return Sum(mixed, shares, stayed, fewer)
 
 
-def opened(net: Net, chain: Chain, f: int, replies: Replies, old: Held, at: int, step: float) -> Sum:
+def _opened(net: Net, chain: Chain, f: int, replies: Replies, old: Held, at: int, step: float) -> Sum:
     """The coordinator looks at all replies; what it makes of them goes to the place that asked."""
     made, shares = chain.summed(
         net.open(replies.beliefs), measured(net, chain, replies, COORDINATOR, None), f
@@ -110,7 +110,7 @@ def senders_part(w: Tensor) -> tuple[Tensor, float]:
     return part / total if float(total) > 0 else part, float(w[-1])
 
 
-def told(names: Sequence[str], found: Mapping[str, tuple[Sum, Tensor]]) -> dict[str, Any]:
+def rule_figures(names: Sequence[str], found: Mapping[str, tuple[Sum, Tensor]]) -> dict[str, Any]:
     """For Info's extras, of sums and the hosts [reply] that answered, by receiver.
 
     f          liars reckoned with; null if too few answered, and nothing was summed

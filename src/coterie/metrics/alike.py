@@ -64,14 +64,14 @@ def sampling_variance(quantiles: Tensor, sizes: Tensor) -> Tensor:
 def _of_one(quantiles: Tensor, rows: int) -> Tensor:
     from scipy.special import betaincinv  # only here: it takes a while to import
 
-    levels = levels_of(quantiles)
+    levels = _levels_of(quantiles)
     place = levels * (rows - 1) + 1
     even = (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
     drawn = betaincinv(place.unsqueeze(1).numpy(), (rows + 1 - place).unsqueeze(1).numpy(), even.numpy())
     return quantile_function(quantiles, torch.as_tensor(drawn)).var(dim=-1, correction=0)
 
 
-def levels_of(quantiles: Tensor) -> Tensor:
+def _levels_of(quantiles: Tensor) -> Tensor:
     many = quantiles.shape[-1]
     return torch.arange(1, many + 1, dtype=torch.float64) / (many + 1)
 
@@ -80,7 +80,7 @@ def quantile_function(quantiles: Tensor, at: Tensor) -> Tensor:
     """Values [column, ...] at levels [...]: straight lines between the quantiles [column, level], and beyond
     the outer ones.
     """
-    levels = levels_of(quantiles)
+    levels = _levels_of(quantiles)
     right = torch.searchsorted(levels, at.contiguous()).clamp(1, len(levels) - 1)
     low, high = quantiles[:, right - 1], quantiles[:, right]
     return low + (high - low) * (at - levels[right - 1]) / (levels[right] - levels[right - 1])

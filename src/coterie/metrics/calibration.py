@@ -128,7 +128,7 @@ def abstention(p: Tensor, y: Tensor, steps: int = STEPS, groups: Groups | None =
     A sample is in D_τ up to the last τ that its confidence reaches.
     """
     confidence = p.amax(dim=1)
-    return from_each_on(confidence, confidence, hits(p, y), whole(groups, y), steps)
+    return _from_each_on(confidence, confidence, hits(p, y), whole(groups, y), steps)
 
 
 def called_positive(
@@ -138,13 +138,13 @@ def called_positive(
     counts the ones of that class. The first holds all.
     """
     own = p[:, positive]
-    return from_each_on(own, own, (y == positive).double(), whole(groups, y), steps)
+    return _from_each_on(own, own, (y == positive).double(), whole(groups, y), steps)
 
 
-def from_each_on(place: Tensor, scores: Tensor, right: Tensor, groups: Groups, steps: int) -> Tally:
+def _from_each_on(place: Tensor, scores: Tensor, right: Tensor, groups: Groups, steps: int) -> Tally:
     """Sums over the samples whose place is at least 0, 1/steps, ..., 1: [group, step]."""
     last = torch.bucketize(place.contiguous(), taus(steps).to(place), right=True) - 1
-    reached = sums_by(last, steps + 1, scores, right, groups)
+    reached = _sums_by(last, steps + 1, scores, right, groups)
     return Tally(*(t.flip(1).cumsum(dim=1).flip(1) for t in reached))
 
 
@@ -158,24 +158,26 @@ def calibration(
     p = probabilities(logits)
     positive = positive if p.shape[1] == 2 else None
     if least > 1:
-        return joined_calibration(p, y, whole(groups, y), least, positive)
+        return _joined_calibration(p, y, whole(groups, y), least, positive)
     return Calibration(
         reliability(p, y, groups=groups),
         by_entropy(p, y, groups=groups),
         abstention(p, y, groups=groups),
-        without_bins(whole(groups, y))
+        _without_bins(whole(groups, y))
         if positive is None
         else called_positive(p, y, positive, groups=groups),
     )
 
 
-def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int, positive: int | None) -> Calibration:
+def _joined_calibration(
+    p: Tensor, y: Tensor, groups: Groups, least: int, positive: int | None
+) -> Calibration:
     """One way to join samples for all kinds, whichever class is positive: two of them would tell by their
     difference of few samples.
     """
     confidence, h, right = p.amax(dim=1), entropy(p), hits(p, y)
-    bins = bins_of(confidence, BINS) if positive is None else bins_of(p[:, 1], THRESHOLDS)
-    cells = joined_bins(bins, groups, least)
+    bins = _bins_of(confidence, BINS) if positive is None else _bins_of(p[:, 1], THRESHOLDS)
+    cells = _joined_bins(bins, groups, least)
     many = torch.zeros(int(cells.amax()) + 1, dtype=p.dtype)
     many.index_add_(0, cells, torch.ones_like(confidence))
 
@@ -187,20 +189,20 @@ def joined_calibration(p: Tensor, y: Tensor, groups: Groups, least: int, positiv
     kinds = (
         tally(middle(confidence), confidence, right, groups),
         tally(middle(share), h, right, groups),
-        from_each_on(middle(confidence), confidence, right, groups, STEPS),
+        _from_each_on(middle(confidence), confidence, right, groups, STEPS),
     )
     if positive is None:
-        return Calibration(*kinds, without_bins(groups))
+        return Calibration(*kinds, _without_bins(groups))
     own, of_class = p[:, positive], (y == positive).double()
-    return Calibration(*kinds, from_each_on(middle(own), own, of_class, groups, THRESHOLDS))
+    return Calibration(*kinds, _from_each_on(middle(own), own, of_class, groups, THRESHOLDS))
 
 
-def without_bins(groups: Groups) -> Tally:
+def _without_bins(groups: Groups) -> Tally:
     """Of groups of which nothing is counted: [group, 0]."""
     return Tally(*(t.expand(len(groups.sizes), 0) for t in NO_TALLY))
 
 
-def joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:
+def _joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:
     """[sample] cells of neighbouring bins of one group, numbered over all groups, each with so many samples;
     the last has what is left over as well.
     """
@@ -275,23 +277,23 @@ def entropy(p: Tensor) -> Tensor:
 
 def tally(place: Tensor, scores: Tensor, right: Tensor, groups: Groups, bins: int = BINS) -> Tally:
     """Sums over the bins of `place`."""
-    return sums_by(bins_of(place, bins), bins, scores, right, groups)
+    return _sums_by(_bins_of(place, bins), bins, scores, right, groups)
 
 
-def sums_by(which: Tensor, bins: int, scores: Tensor, right: Tensor, groups: Groups) -> Tally:
+def _sums_by(which: Tensor, bins: int, scores: Tensor, right: Tensor, groups: Groups) -> Tally:
     """Sums over samples [n] of which it is known in which bin they are: [group, bin]."""
     by_bin = groups.by(which, bins)
     return Tally(by_bin.counts().double(), by_bin.sum(scores), by_bin.sum(right))
 
 
-def bins_of(place: Tensor, bins: int) -> Tensor:
+def _bins_of(place: Tensor, bins: int) -> Tensor:
     """m - 1 of the bin ((m-1)/M, m/M] that each is in; what is 0 is in the first."""
     return torch.bucketize(
-        place.contiguous(), inner_edges(bins, place.dtype)
+        place.contiguous(), _inner_edges(bins, place.dtype)
     )  # the first edge that is not below
 
 
 @functools.cache
-def inner_edges(bins: int, dtype: torch.dtype) -> Tensor:
+def _inner_edges(bins: int, dtype: torch.dtype) -> Tensor:
     """1/M, ..., (M-1)/M"""
     return (torch.arange(1, bins, dtype=torch.float64) / bins).to(dtype)

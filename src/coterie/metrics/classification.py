@@ -52,7 +52,7 @@ def auc(score: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     """
     groups = whole(groups, y)
     index, sizes = groups.index.numpy(), groups.sizes.numpy()
-    positive, placed = (y == 1).numpy(force=True), ranks(score.double().numpy(force=True), index)
+    positive, placed = (y == 1).numpy(force=True), _ranks(score.double().numpy(force=True), index)
     n1 = np.bincount(index, positive, minlength=len(sizes))
     total = np.bincount(index, positive * placed, minlength=len(sizes))
     before = sizes.cumsum() - sizes  # rows of the groups before: ranks count on from there
@@ -60,7 +60,7 @@ def auc(score: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
         return torch.from_numpy((total - n1 * before - n1 * (n1 + 1) / 2) / ((sizes - n1) * n1))
 
 
-def ranks(score: np.ndarray, index: np.ndarray) -> np.ndarray:
+def _ranks(score: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Places from 1 in the order of groups and, inside each, of scores; those who tie share their mean.
 
     By numpy, which sorts several times as fast as torch.

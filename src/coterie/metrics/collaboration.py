@@ -47,10 +47,10 @@ def neighbours_found(weights: Tensor, clusters: Sequence[int | None]) -> Found:
     right = (chosen & kin).sum(dim=1).double()
     # 0 / 0 is NaN: nothing to say
     precision, recall = right / chosen.sum(dim=1), right / kin.sum(dim=1)
-    return Found(precision, recall, mean_of_known(precision), mean_of_known(recall))
+    return Found(precision, recall, _mean_of_known(precision), _mean_of_known(recall))
 
 
-def mean_of_known(values: Tensor) -> float:
+def _mean_of_known(values: Tensor) -> float:
     known = values[~values.isnan()]
     return float(known.mean()) if len(known) else math.nan
 
@@ -100,8 +100,3 @@ def communication_cost(sent: Tensor, received: Tensor) -> float:
     """Models sent and received, the mean over clients of [client] or [round, client] counts (PENS, 3.5)."""
     both = (sent + received).double()
     return float((both.sum(dim=0) if both.ndim == 2 else both).mean())
-
-
-def bytes_moved(models: Tensor, size: int) -> Tensor:
-    """Bytes for so many models of `size` bytes each, in the shape of the counts."""
-    return models.long() * size

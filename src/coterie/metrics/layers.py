@@ -157,7 +157,7 @@ class KnowledgeGain:
 @layer_metric("uniqueness")
 def unlike_others(layer: Layer) -> Tensor:
     """(10): how little a layer's low-rank part points where the others' do."""
-    parts = [m if layer.raw else in_pieces(low_rank.low_rank_parts, m) for m in unfoldings(layer.weights)]
+    parts = [m if layer.raw else _in_pieces(low_rank.low_rank_parts, m) for m in unfoldings(layer.weights)]
     return torch.stack([uniqueness(similarities(p.flatten(1))) for p in parts]).mean(dim=0)
 
 
@@ -201,7 +201,7 @@ def stable_ranks(weights: Tensor, raw: bool = False) -> Tensor:
     def values(matrices: Tensor) -> Tensor:
         return low_rank.singular_values(matrices) if raw else low_rank.spectra(matrices).S
 
-    return torch.stack([stable_rank(in_pieces(values, m)) for m in unfoldings(weights)]).mean(dim=0)
+    return torch.stack([stable_rank(_in_pieces(values, m)) for m in unfoldings(weights)]).mean(dim=0)
 
 
 def stable_rank(values: Tensor) -> Tensor:
@@ -223,7 +223,7 @@ def uniqueness(similarity: Tensor) -> Tensor:
     return (1 - similarity).clamp(min=0).fill_diagonal_(0).sum(dim=1)
 
 
-def in_pieces(measure: Callable[[Tensor], Tensor], matrices: Tensor) -> Tensor:
+def _in_pieces(measure: Callable[[Tensor], Tensor], matrices: Tensor) -> Tensor:
     """`measure` on some clients' matrices at a time, as float64 doubles them."""
     some = max(1, AT_ONCE // max(1, matrices[0].numel()))
     return torch.cat([measure(part) for part in torch.split(matrices, some)])

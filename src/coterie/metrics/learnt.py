@@ -62,7 +62,7 @@ def learnt(task: str, ways: Mapping[str, Figures], held: Sequence[Sequence[Held]
     answer is of it; else of the best of the others.
     """
     asked = (PROPER[task], *ALSO.get(task, ()))
-    found = {(way, m): s for way, of in ways.items() for m in asked if (s := shown(way, m, of, held))}
+    found = {(way, m): s for way, of in ways.items() for m in asked if (s := _shown(way, m, of, held))}
     metrics = [m for m in asked if any(m == metric for _, metric in found)]
     if not metrics:
         return UNKNOWN
@@ -80,7 +80,7 @@ def learnt(task: str, ways: Mapping[str, Figures], held: Sequence[Sequence[Held]
     return Learnt("no", nearest)
 
 
-def shown(way: str, metric: str, of: Figures, held: Sequence[Sequence[Held]]) -> Shown | None:
+def _shown(way: str, metric: str, of: Figures, held: Sequence[Sequence[Held]]) -> Shown | None:
     """None where either side has no figure."""
     if metric not in of.model or metric not in of.same:
         return None

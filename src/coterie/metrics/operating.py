@@ -110,10 +110,6 @@ def positive_predictive_value(c: Counts) -> Share:
     return share(c.tp, c.tp + c.fp)
 
 
-def negative_predictive_value(c: Counts) -> Share:
-    return share(c.tn, c.tn + c.fn)
-
-
 def net_benefit(c: Counts, thresholds: np.ndarray) -> np.ndarray:
     """TP / n - FP / n · t / (1 - t): [threshold]; NaN without rows, and for t = 1, where no false alarm is
     worth a case that is found.

@@ -61,10 +61,10 @@ class Metric:
                 value = self.function(predicted.clone(), y.clone())
         except Exception as error:  # whatever a function of one's own may raise
             raise BadInput(
-                f"metric {self.name!r} failed on {where} ({told(error)}): {self.contract(predicted)}"
+                f"metric {self.name!r} failed on {where} ({_told(error)}): {self.contract(predicted)}"
             ) from None
         if not isinstance(value, numbers.Real) and getattr(value, "ndim", None) != 0:
-            raise BadInput(f"metric {self.name!r} gave {described(value)}: {self.contract(predicted)}")
+            raise BadInput(f"metric {self.name!r} gave {_described(value)}: {self.contract(predicted)}")
         return float(value)
 
     @staticmethod
@@ -86,27 +86,27 @@ class Own:
 
     def names(self) -> Iterator[str]:
         """For people: loss 'huber', metric 'f1'."""
-        yield from [] if self.loss is None else [f"loss {name_of(self.loss)!r}"]
+        yield from [] if self.loss is None else [f"loss {_name_of(self.loss)!r}"]
         yield from (f"metric {m.name!r}" for m in self.metrics)
-        yield from [] if self.transform is None else [f"transform {name_of(self.transform)!r}"]
+        yield from [] if self.transform is None else [f"transform {_name_of(self.transform)!r}"]
 
     def notes(self, task: Task) -> list[str]:
         """What to know before trusting a figure."""
         said = []
         if self.loss is not None:
             usual, kept = USUAL[task]
-            name = name_of(self.loss)
+            name = _name_of(self.loss)
             said.append(f"trained by a loss of your own: {name} instead of {usual}; {kept} are as ever")
         if self.transform is not None:
-            name = name_of(self.transform)
+            name = _name_of(self.transform)
             said.append(f"training batches go through {name} at each step; test and validation rows do not")
         return said
 
     def table(self) -> dict[str, Any]:
         """What a record says of them: names, and of each metric what is better."""
-        loss = {} if self.loss is None else {"loss": name_of(self.loss)}
+        loss = {} if self.loss is None else {"loss": _name_of(self.loss)}
         found = {m.name: "higher" if m.higher else "lower" for m in self.metrics}
-        transform = {} if self.transform is None else {"transform": name_of(self.transform)}
+        transform = {} if self.transform is None else {"transform": _name_of(self.transform)}
         return loss | transform | ({"metrics": found} if found else {})
 
     def check(self, model: nn.Module, clients: Sequence[Client]) -> None:
@@ -118,17 +118,17 @@ class Own:
             if self.loss is not None:
                 few = torch.arange(ROWS) % len(clients[0].train)
                 rows = Samples(clients[0].train.x[few], clients[0].train.y[few])
-                check_loss(self.loss, outputs_of(scoring, rows.x), rows.y)
+                _check_loss(self.loss, _outputs_of(scoring, rows.x), rows.y)
             if self.transform is not None:
                 for client in clients:
-                    check_transform(self.transform, client.train.x, name_of(self.transform))
+                    check_transform(self.transform, client.train.x, _name_of(self.transform))
             for client in clients if self.metrics else ():
                 self._try_metrics(scoring, client)
 
     def _try_metrics(self, model: nn.Module, client: Client) -> None:
         part = "test" if len(client.test) else "train"
         rows: Samples = getattr(client, part)
-        seen = predicted(client.task, outputs_of(model, rows.x))
+        seen = predicted(client.task, _outputs_of(model, rows.x))
         for metric in self.metrics:
             metric.of(seen, rows.y, f"the {len(rows)} {part} rows of client {client.name!r}")
 
@@ -162,9 +162,9 @@ def own_of(
     return Own(loss, named, transform)
 
 
-def check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
+def _check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
     """Refuses what training would stumble over, or be wrong with."""
-    n, whose = len(y), f"loss {name_of(loss)!r}"
+    n, whose = len(y), f"loss {_name_of(loss)!r}"
     outputs = outputs.detach().requires_grad_()
     before = torch.get_rng_state()
     try:
@@ -174,14 +174,14 @@ def check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
     except Exception as error:  # whatever a function of one's own may raise
         shapes = f"outputs {list(outputs.shape)} and y {list(y.shape)}"
         raise BadInput(
-            f"{whose} failed on {shapes} ({told(error)}): it must give one number for each row, [{n}]"
+            f"{whose} failed on {shapes} ({_told(error)}): it must give one number for each row, [{n}]"
         ) from None
     if not isinstance(values, Tensor) or values.shape != (n,) or fewer.shape != (n // 2,):
         raise BadInput(
-            f"{whose} gave {described(values)} for outputs {list(outputs.shape)} and y [{n}]: it must give "
+            f"{whose} gave {_described(values)} for outputs {list(outputs.shape)} and y [{n}]: it must give "
             f"one number for each row, [{n}]; losses of torch do with reduction='none'"
         )
-    if not values.requires_grad or not depends(values, outputs):
+    if not values.requires_grad or not _depends(values, outputs):
         raise BadInput(
             f"{whose} has no gradient: work on outputs with operations of torch alone, without .item(), "
             ".detach(), argmax or numpy"
@@ -198,7 +198,7 @@ def check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
         )
 
 
-def depends(values: Tensor, outputs: Tensor) -> bool:
+def _depends(values: Tensor, outputs: Tensor) -> bool:
     """Whether any gradient comes back."""
     (found,) = torch.autograd.grad(values.sum(), [outputs], allow_unused=True, retain_graph=True)
     return found is not None
@@ -209,24 +209,24 @@ def predicted(task: Task, outputs: Tensor) -> Tensor:
     return probabilities(outputs) if task == "classification" else outputs.squeeze(-1)
 
 
-def outputs_of(model: nn.Module, x: Tensor) -> Tensor:
+def _outputs_of(model: nn.Module, x: Tensor) -> Tensor:
     with torch.no_grad():
         return torch.cat([model(rows) for rows in torch.split(x, 256)])
 
 
-def name_of(function: Any) -> str:
+def _name_of(function: Any) -> str:
     """What a function is called; of a partial one, the function's name; of an object, its class's."""
     inner = getattr(function, "func", function)
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def told(error: Exception) -> str:
+def _told(error: Exception) -> str:
     """Its kind and its first line."""
     first = (str(error).splitlines() or [""])[0][:120]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
-def described(value: Any) -> str:
+def _described(value: Any) -> str:
     """The shape of a tensor or array, the kind of anything else."""
     shape = getattr(value, "shape", None)
     return type(value).__name__ if shape is None else "one number" if not len(shape) else f"{list(shape)}"

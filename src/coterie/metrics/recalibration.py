@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coterie.linear.slope_level import log_softmax, losses, slope_and_levels
+from coterie.linear.newton import log_softmax, losses, slope_and_levels
 from coterie.metrics.calibration import brier, ece, logits_of, normalised_nll
 
 ENOUGH = 40  # rows that are not of the commonest class
@@ -95,7 +95,7 @@ class Recalibrated:
         shown = [f"{names[m]} {was:.3f}, now {now:.3f}" for m, (was, now) in self.test.items()]
         return self.found.words() + (f"; on its test rows {'; '.join(shown)}" if shown else "")
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         if self.found is None:
             return {"why": self.why}
@@ -169,10 +169,10 @@ def settled(
     found = chosen(p, y, fold, source) if np.isfinite(p).all() else "its model gives no finite number"
     if isinstance(found, str):
         return Recalibrated(why=found)
-    return Recalibrated(found, test={} if tested is None else on_test(found, *tested))
+    return Recalibrated(found, test={} if tested is None else _on_test(found, *tested))
 
 
-def on_test(found: Recalibration, p: np.ndarray, y: np.ndarray) -> Figures:
+def _on_test(found: Recalibration, p: np.ndarray, y: np.ndarray) -> Figures:
     """{figure: before, after} of test rows."""
     if not len(y):
         return {}

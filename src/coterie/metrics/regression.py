@@ -25,10 +25,10 @@ def r2(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     groups, y = whole(groups, y), y.double()
     spread = groups.sum((y - groups.mean(y)[groups.index]).square())
     error = groups.sum(squared_errors(predicted, y))
-    return torch.where(varies(y, groups), 1 - error / spread, math.nan)
+    return torch.where(_varies(y, groups), 1 - error / spread, math.nan)
 
 
-def varies(y: Tensor, groups: Groups) -> Tensor:
+def _varies(y: Tensor, groups: Groups) -> Tensor:
     """Whether some row of a group differs from the one before; a mean may be rounded, and would not tell."""
     inside = groups.index[1:] == groups.index[:-1]
     return added(groups.index[1:], len(groups.sizes), inside & (y[1:] != y[:-1])) > 0

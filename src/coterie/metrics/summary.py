@@ -22,8 +22,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from coterie.metrics.table import METRICS
-
 ROUNDING = 1e-12  # halves below this share of their mean are none
 
 
@@ -97,16 +95,16 @@ def telling(found: Some) -> Some:
 def student(degrees: int, level: float) -> float:
     """t with P(|T| < t) = level for Student's T of so many degrees of freedom, by halving.
 
-    In the angle θ = arctan(t / √degrees) the probability is a finite sum (`within`). To have it from scipy
+    In the angle θ = arctan(t / √degrees) the probability is a finite sum (`_within`). To have it from scipy
     would load a quarter of a second of code.
     """
     low, high = 0.0, math.pi / 2
     while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if within(middle, degrees) < level else (low, middle)
+        low, high = (middle, high) if _within(middle, degrees) < level else (low, middle)
     return math.sqrt(degrees) * math.tan(low)
 
 
-def within(angle: float, degrees: int) -> float:
+def _within(angle: float, degrees: int) -> float:
     """P(|T| < √degrees tan θ), Abramowitz and Stegun, 1964, 26.7.3 and 26.7.4:
 
     odd     2/π (θ + sin θ (cos θ + 2/3 cos³ θ + (2·4)/(3·5) cos⁵ θ + ... up to cos^(degrees-2)))
@@ -132,11 +130,6 @@ def means_of_known(values: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):  # 0 / 0 where nothing is known
         means: np.ndarray = np.where(known, values, 0.0).sum(axis=1) / known.sum(axis=1)
     return means
-
-
-def worst_client(values: Sequence[float | None], metric: str) -> float:
-    """The figure of the client that fares worst."""
-    return worst(values, METRICS[metric].higher)
 
 
 def worst(values: Sequence[float | None], higher: bool) -> float:

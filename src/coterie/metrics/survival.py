@@ -26,7 +26,7 @@ def concordance(risk: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor
     """
     sizes = whole(groups, y).sizes.tolist()
     own = zip(torch.split(risk.double(), sizes), torch.split(y.double(), sizes), strict=True)
-    found = [in_order(r.numpy(force=True), t.numpy(force=True)) for r, t in own]
+    found = [_in_order(r.numpy(force=True), t.numpy(force=True)) for r, t in own]
     return torch.tensor(found, dtype=torch.float64)
 
 
@@ -39,7 +39,7 @@ def excess(risk: Tensor, y: Tensor, kinds: Tensor) -> Tensor:
     return each(kinds, cox, column, y.double()) - each(kinds, cox, torch.zeros_like(column), y.double())
 
 
-def in_order(risk: np.ndarray, y: np.ndarray) -> float:
+def _in_order(risk: np.ndarray, y: np.ndarray) -> float:
     """The same of one group."""
     right = pairs = 0.0
     events, step = np.flatnonzero(y > 0), max(1, CELLS // max(1, len(y)))

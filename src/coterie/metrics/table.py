@@ -76,11 +76,11 @@ class Rows:
         )
 
 
-def of_auc(rows: Rows) -> Tensor | None:
+def _of_auc(rows: Rows) -> Tensor | None:
     return auc(rows.outputs[:, 1] - rows.outputs[:, 0], rows.y, rows.groups) if rows.classes == 2 else None
 
 
-def of_sensitivity(rows: Rows) -> Tensor | None:
+def _of_sensitivity(rows: Rows) -> Tensor | None:
     if rows.classes != 2 or not rows.specificity:
         return rows.from_half_on.get("sensitivity")
     score = rows.outputs[:, rows.positive] - rows.outputs[:, 1 - rows.positive]
@@ -88,7 +88,7 @@ def of_sensitivity(rows: Rows) -> Tensor | None:
     return found if rows.label_counts else torch.full_like(found, torch.nan)
 
 
-def of_ece(rows: Rows) -> Tensor:
+def _of_ece(rows: Rows) -> Tensor:
     confidence = rows.probabilities[0].amax(dim=1)
     return ece_of(tally(confidence, confidence, rows.right, rows.groups))
 
@@ -154,7 +154,7 @@ IN_ORDER = (
         article="an",
         tasks=("classification",),
         higher=False,
-        of=of_ece,
+        of=_of_ece,
         scored=True,
         judges=False,
         words={
@@ -222,7 +222,7 @@ IN_ORDER = (
         article="an",
         tasks=("classification",),
         higher=True,
-        of=of_auc,
+        of=_of_auc,
         words={"en": "AUC", "fr": "AUC", "de": "AUC"},
         plain="how well it puts one class above the other",
         explained="The chance that a row of the second class gets a higher score than one of the first: 0.5 "
@@ -234,7 +234,7 @@ IN_ORDER = (
         percent=True,
         tasks=("classification",),
         higher=True,
-        of=of_sensitivity,
+        of=_of_sensitivity,
         scored=True,
         words={"en": "sensitivity", "fr": "sensibilité", "de": "Sensitivität"},
         plain="how many of the ill it finds",
@@ -333,7 +333,7 @@ COLLABORATION: Mapping[str, Named] = {
         Named("drift", "distance to the mean model"),
     )
 }
-"""What is measured of who learns from whom, and not of a model on rows: `runs/measures.py`."""
+"""What is measured of who learns from whom, and not of a model on rows: `runs/scoring.py`."""
 NAMED: Mapping[str, Named] = {**METRICS, **COLLABORATION}
 BY_ROW: Mapping[str, Figure] = {name: m.by_row for name, m in METRICS.items() if m.by_row is not None}
 

@@ -25,7 +25,7 @@ Transform = Callable[[Tensor], Tensor]
 ROWS = 4  # that it is tried on
 
 
-def changed(transform: Transform, x: Tensor, seed: int) -> Any:
+def _changed(transform: Transform, x: Tensor, seed: int) -> Any:
     """What it makes of rows, from one seed; they themselves stay as they are."""
     with torch.no_grad(), seeded(seed, x.device), SeededDraws(torch.tensor(seed, device=x.device)):
         return transform(x.clone())
@@ -37,9 +37,9 @@ def check_transform(transform: Transform, x: Tensor, called: str) -> None:
     whose = f"transform {called!r}"
     kept = random.getstate(), np.random.get_state()
     try:
-        made = changed(transform, few, 1)
+        made = _changed(transform, few, 1)
         _refuse_other_shapes(made, few, whose)
-        if not torch.equal(made, changed(transform, few, 1)):
+        if not torch.equal(made, _changed(transform, few, 1)):
             raise BadInput(
                 f"{whose} gives other numbers when it is repeated from one seed, so no run could be: draw "
                 "with torch.rand, torch.randn and their kin alone"
@@ -47,9 +47,9 @@ def check_transform(transform: Transform, x: Tensor, called: str) -> None:
         by_row = getattr(transform, "after", transform)  # what reads a dataset anew knows its own rows alone
         if by_row is None:
             return
-        other, made = few.clone(), changed(by_row, few, 1)
+        other, made = few.clone(), _changed(by_row, few, 1)
         other[0] = few[0] + torch.linspace(0.5, 1.5, few[0].numel(), device=x.device).view_as(few[0]).to(few)
-        if not torch.equal(changed(by_row, other, 1)[1:], made[1:]):
+        if not torch.equal(_changed(by_row, other, 1)[1:], made[1:]):
             raise BadInput(
                 f"{whose} gives a row other numbers when another row changes: work on each row by itself"
             )

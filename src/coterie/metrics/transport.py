@@ -75,7 +75,7 @@ def shrunk(found: Classes, towards: Tensor) -> Classes:
     return Classes(found.means, (many * found.covariances + d * towards) / (many + d), found.counts)
 
 
-def of_all_rows(found: Classes) -> tuple[Tensor, Tensor]:
+def _of_all_rows(found: Classes) -> tuple[Tensor, Tensor]:
     """Mean [site, column] and covariance [site, column, column] of a site's classes together."""
     p = found.shares.unsqueeze(-1)
     mean = (p * found.means).sum(dim=1)
@@ -87,7 +87,7 @@ def of_all_rows(found: Classes) -> tuple[Tensor, Tensor]:
 def class_transport(found: Classes) -> Tensor:
     """D² [site, site] of classes in pooled deviations, NaN for a site that tells of no class."""
     sites, classes, d = found.means.shape
-    there, (mean, covariance) = found.counts > 0, of_all_rows(found)
+    there, (mean, covariance) = found.counts > 0, _of_all_rows(found)
     known = there.unsqueeze(-1)
     means = torch.where(known, found.means, mean.unsqueeze(1))
     spreads = torch.where(known.unsqueeze(-1), found.covariances, covariance.unsqueeze(1))
@@ -109,7 +109,7 @@ def wasserstein(means: Tensor, covariances: Tensor) -> Tensor:
     sites = len(means)
     apart = (means.unsqueeze(1) - means.unsqueeze(0)).square().sum(dim=-1)
     traces = covariances.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
-    roots = root(covariances)
+    roots = _root(covariances)
     shared = means.new_zeros(sites, sites)
     for i in range(sites):
         inner = roots[i] @ covariances[i:] @ roots[i]
@@ -119,7 +119,7 @@ def wasserstein(means: Tensor, covariances: Tensor) -> Tensor:
     return found.fill_diagonal_(0)
 
 
-def root(covariances: Tensor) -> Tensor:
+def _root(covariances: Tensor) -> Tensor:
     """S^½"""
     values, vectors = torch.linalg.eigh(covariances)
     made: Tensor = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs, Weights
+from coterie.core.facts import kernel_fact
 from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Kernel, gradient_steps
 from coterie.core.net import WRAPS, Beside, Distances, Net, Replies
@@ -59,15 +60,12 @@ class Book:
 
     def model(self, place: int, id: int, to: int, sizes: Mapping[str, int]) -> None:
         """One row goes to a place, unless it is there; its tensors have these names and sizes."""
-        if place == to:
-            return
         known = self.known.setdefault((id, to), set())
         new = sizes.keys() - known
-        if not new:
-            return
-        self.traffic.models[place, to] += not known
-        self.traffic.bytes[place, to] += sum(sizes[name] for name in new)
-        known |= new
+        if new and place != to:
+            self.traffic.models[place, to] += not known
+            self.traffic.bytes[place, to] += sum(sizes[name] for name in new)
+            known |= new
 
     def steps(self, kernel: Kernel, hosts: Sequence[int], sizes: Tensor, place: int | None = None) -> None:
         """Visits to hosts of these sizes [host]; all at one place, if one is named."""
@@ -110,7 +108,7 @@ class Counting(Wrapped):
     ) -> Replies:
         replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
         answered = [(g, h) for g, h in replies.edges.tolist()]
-        if getattr(kernel, "together", False):  # one reply for all the guests of a host
+        if kernel_fact(kernel, "together"):  # one reply for all the guests of a host
             hosts = {h for _, h in answered}
             self.rows(beliefs, [(g, h) for g, h in edges.tolist() if h in hosts])
         else:
@@ -138,7 +136,7 @@ class Counting(Wrapped):
         whose, now = {int(p): i for i, p in enumerate(beliefs.places)}, beliefs
         for i, place in enumerate(at.tolist()):
             self.rows(now, [(row, place) for row in heard[i].nonzero().flatten().tolist()])
-            now = renumbered(now, whose[place], int(mixed.parts[0].ids[i]))
+            now = _renumbered(now, whose[place], int(mixed.parts[0].ids[i]))
         return mixed
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
@@ -191,29 +189,17 @@ class PooledSteps(Wrapped):
     groups: tuple[tuple[int, ...], ...]
     sizes: Tensor
 
-    def visit(
-        self,
-        kernel: Kernel,
-        beliefs: Held,
-        edges: Tensor,
-        key: Key,
-        slot: str = "",
-        beside: Beside | None = None,
-    ) -> Replies:
-        replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
+    def visit(self, kernel: Kernel, *told: Any, **more: Any) -> Replies:
+        replies = self.net.visit(kernel, *told, **more)
         pools = torch.stack([self.sizes[list(group)].sum() for group in self.groups])
         self.book.steps(kernel, replies.hosts.tolist(), pools, COORDINATOR)
         return replies
 
 
-def renumbered(held: Held, row: int, id: int) -> Held:
+def _renumbered(held: Held, row: int, id: int) -> Held:
     """The same rows, one of which has new content."""
-    parts = []
-    for p in held.parts:
-        ids = p.ids.clone()
-        ids[row] = id
-        parts.append(p._replace(ids=ids))
-    return Held(tuple(parts))
+    index, new = torch.tensor([row]), torch.tensor([id])
+    return Held(tuple(p._replace(ids=p.ids.index_copy(0, index, new)) for p in held.parts))
 
 
 def row_bytes(tensors: Beliefs) -> dict[str, int]:

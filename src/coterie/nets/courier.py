@@ -8,7 +8,7 @@ in between unpacks; what is brought to the coordinator's own place is unpacked. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
@@ -37,42 +37,12 @@ class Silence(NamedTuple):
     lasting: bool = False
 
 
-class Letter(NamedTuple):
-    """An order to a site, to send contents to another."""
-
-    sender: int
-    receiver: int
-    order: bytes
-
-
 class Transport(Protocol):
     """How messages reach sites: each of several gets one, and an answer or a silence comes back for each."""
 
     def ask(self, messages: Mapping[int, bytes]) -> Mapping[int, bytes | Silence]: ...
 
-    def letters(self, letters: Sequence[Letter]) -> Sequence[bytes | Silence | int]:
-        """Each is sent: how many bytes of models went, or a refusal as it came."""
-        ...
-
     def close(self) -> None: ...
-
-
-class ByHand:
-    """Letters are fetched and passed on as they are, by somebody who has both ends in hand."""
-
-    ask: Callable[[Mapping[int, bytes]], Mapping[int, bytes | Silence]]
-
-    def letters(self, letters: Sequence[Letter]) -> list[bytes | Silence | int]:
-        sent: list[bytes | Silence | int] = []
-        for sender, receiver, order in letters:
-            letter = self.ask({sender: order})[sender]
-            if isinstance(letter, Silence) or payload(letter) == 0:  # a refusal
-                sent.append(letter)
-                continue
-            receipt = self.ask({receiver: letter})[receiver]
-            refused = isinstance(receipt, Silence) or "error" in unpack(receipt)[0]
-            sent.append(receipt if refused else payload(letter))
-        return sent
 
 
 class Courier:
@@ -138,9 +108,7 @@ class Courier:
         return along
 
     def sight(self, held: Held, rows: Sequence[int]) -> None:
-        """What a handle of the coordinator's own making has in it (first weights, shares) is in the store
-        too.
-        """
+        """What a handle of the coordinator's own making has (first weights, shares) is in the store too."""
         for part in held.parts:
             if not part.tensors or next(iter(part.tensors.values())).device.type == "meta":
                 continue
@@ -150,29 +118,34 @@ class Courier:
 
     def carry(self, letters: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
         """Contents go from sites to others, unread, or to the coordinator, to be mixed or looked at."""
-        between, here = list[Letter](), dict[int, Message]()
+        here = dict[int, Message]()
         for (place, to), some in letters.items():
             rows, new = named(some)
             if to == COORDINATOR:
                 here[place] = ({"do": "give", "rows": rows, "new": new, "why": why}, {})
             else:
                 order = {"do": "letter", "rows": rows, "new": new, "to": self.name_of(to)}
-                between.append(Letter(place, to, pack(order, {})))
-        sent = dict(zip(between, self.transport.letters(between) if between else (), strict=True))
-        self.need({letter.sender: found for letter, found in sent.items() if isinstance(found, Silence)})
-        for letter, found in sent.items():
-            if isinstance(found, int):
-                self.passed(letter.sender, letter.receiver, found)
-            elif not isinstance(found, Silence):
-                self.answer(letter.sender, found)
+                self._hand_over(place, to, pack(order, {}))
         for place, (_, tensors) in self.ask(here).items():
             wanted = letters[place, COORDINATOR]
             self.check(place, tensors, {f"{id}/{n}": t for id, some in wanted for n, t in some.items()})
-            self.passed(place, COORDINATOR, _size(tensors))
+            self.passed(place, COORDINATOR, tree.size_in_bytes(tensors))
             self.seen(place, tensors)
             for key, t in tensors.items():
                 id, _, name = key.partition("/")
                 self.store.setdefault(int(id), {})[name] = t
+
+    def _hand_over(self, place: int, to: int, order: bytes) -> None:
+        """A letter is fetched and passed on as it is, by us who have both ends in hand."""
+        letter = receipt = self.transport.ask({place: order})[place]
+        size = 0
+        if not isinstance(letter, Silence) and (size := payload(letter)):  # else a refusal
+            receipt = self.transport.ask({to: letter})[to]
+        if isinstance(receipt, Silence):
+            self.need({place: receipt})
+        else:
+            self.answer(place, receipt)
+            self.passed(place, to, size)
 
     def passed(self, place: int, to: int, size: int) -> None:
         """Models went from a site to somebody."""
@@ -180,9 +153,7 @@ class Courier:
         log.info("%s ⇒ %s  %d bytes of models", self.name_of(place), self.name_of(to), size)
 
     def check(self, place: int, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
-        """Whoever does not trust a site looks at what it gives; it should be like these, which have no
-        numbers.
-        """
+        """Whoever does not trust a site looks at what it gives: like these, which have no numbers."""
 
     def check_rows(self, place: int, rows: Mapping[str, Tensor]) -> None:
         """The same for rows."""
@@ -218,17 +189,14 @@ class Courier:
         packed = {}
         for site, (message, tensors) in messages.items():
             models = tensors if counted is None else counted[site]
-            if models:
-                self.measured.bytes[COORDINATOR, site] += _size(models)
+            size = tree.size_in_bytes(models)
+            self.measured.bytes[COORDINATOR, site] += size
             packed[site] = self.packed(site, message, tensors)
             if not quiet:
-                log.info("→ %s  %s, %d bytes of models", self.name_of(site), _words(message), _size(models))
+                log.info("→ %s  %s, %d bytes of models", self.name_of(site), _words(message), size)
         answers, silent = dict[int, Message](), dict[int, Silence]()
         for site, data in (self.transport.ask(packed) if packed else {}).items():
-            if isinstance(data, Silence):
-                silent[site] = data
-                continue
-            found = self.answer(site, data)
+            found = data if isinstance(data, Silence) else self.answer(site, data)
             if isinstance(found, Silence):
                 silent[site] = found
                 continue
@@ -259,9 +227,8 @@ class Courier:
     def need(self, silent: Mapping[int, Silence]) -> None:
         """Sites that must answer did not; whoever can do without them may try again."""
         if silent:
-            raise BadRun(
-                f"site {self.name_of(next(iter(silent)))!r} does not answer: resume the run in its folder"
-            )
+            name = self.name_of(next(iter(silent)))
+            raise BadRun(f"site {name!r} does not answer: resume the run in its folder")
 
     def name_of(self, place: int) -> str:
         return "coordinator" if place == COORDINATOR else self.roster.names[place]
@@ -281,11 +248,5 @@ def _words(message: Mapping[str, Any]) -> str:
 
 def said(kernel: Mapping[str, Any]) -> str:
     """fold(sgd(lr=0.1))"""
-    inner = [
-        f"{k}={said(v)}" if isinstance(v, Mapping) else f"{k}={v}" for k, v in kernel.items() if k != "name"
-    ]
-    return f"{kernel['name']}({', '.join(inner)})"
-
-
-def _size(tensors: Mapping[str, Tensor]) -> int:
-    return sum(t.nbytes for t in tensors.values())
+    options = [f"{k}={said(v) if isinstance(v, Mapping) else v}" for k, v in kernel.items() if k != "name"]
+    return f"{kernel['name']}({', '.join(options)})"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
 
+from coterie.core.belief import Beliefs
 from coterie.core.client import Client
 from coterie.core.errors import BadInput
 from coterie.core.learner import Learner
@@ -19,8 +21,7 @@ from coterie.core.roster import Roster
 from coterie.engines.base import Engine
 from coterie.metrics.own import NOTHING, Own
 from coterie.nets.in_process import InProcess
-from coterie.nets.ownership import Ownership, ownership_of
-from coterie.nets.wrapped import innermost
+from coterie.nets.wrapped import Wrapped
 
 
 class Made(NamedTuple):
@@ -40,7 +41,7 @@ class Ground:
     met      sites that have rows of their own, as their net met them; there are no clients then
     reveals, kernels, rounds, sealed, bounded, scores   what a run is going to ask of sites: `bounded` if its
              local work has noise, `scores` how those of models leave (clear, noisy, none)
-    planned  the method's share of the run's plan (`runs/planning.py`), where sites were met
+    planned  the method's share of the run's plan (`federation/plans/dry_run.py`), where sites were met
     """
 
     clients: tuple[Client, ...]
@@ -61,19 +62,57 @@ class Ground:
     planned: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Connector(Protocol):
-    """A net by name: options, and how it comes to its sites."""
+@dataclass(frozen=True)
+class Rule:
+    """How rows are set aside, and what is chosen of them: columns that are no inputs, and columns that a site
+    must record; `ground` is its name at the sites.
+    """
 
-    def connect(self, ground: Ground) -> Net: ...
+    test: float
+    validation: float
+    deal: int
+    one_class: bool
+    forbid: tuple[str, ...] = ()
+    require: tuple[str, ...] = ()
+
+    @property
+    def ground(self) -> str:
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+
+
+class Connector:
+    """A net by name: a frozen dataclass of options, how it comes to its sites, and what it says of itself.
+
+    here     all sites are in this process, so that its CPU seconds are theirs
+    meets    sites have rows of their own, and are met before a run
+    """
+
+    here: ClassVar[bool] = False
+    meets: ClassVar[bool] = False
+
+    def connect(self, ground: Ground) -> Net:
+        raise NotImplementedError
+
+    def plan(self, method: Method, beliefs: Beliefs, ground: Ground, settings: Any) -> Mapping[str, Any]:
+        """Of a run with sites that were met and these settings (`runs/settings.py`): the method's share of
+        what they will be asked for.
+        """
+        return {}
+
+    def meet(self, rule: Rule) -> Any:
+        """Sites that have rows of their own set some aside, and say what they have in common."""
+        raise NotImplementedError
 
 
 @NETS.register("in-process")
 @dataclass(frozen=True)
-class Simulated:
+class Simulated(Connector):
     """All sites in this process, computed by an engine: for studies."""
 
+    here: ClassVar[bool] = True
+
     def connect(self, ground: Ground) -> Net:
-        mark = mark_of(ground)
+        mark = _mark_of(ground)
         learner = SPARE.pop(mark, None) or Learner(
             ground.model, ground.roster.task, ground.own.loss, ground.own.transform
         )
@@ -99,7 +138,7 @@ A learner's own tensors are never read, so it serves any weights; while a net is
 """
 
 
-def mark_of(ground: Ground) -> str:
+def _mark_of(ground: Ground) -> str:
     """The same for models that are built alike; nothing for a module, a loss or a transform of one's own: it
     may have changed when it comes again.
     """
@@ -130,20 +169,21 @@ def begin_of(ground: Ground, net: str) -> dict[str, object]:
         "shape": list(ground.roster.shape),
         "outputs": ground.roster.outputs,
         "precision": str(first.dtype).removeprefix("torch."),
-        "engine": {"name": str(getattr(ground.engine, "name", "auto")), **table_of(ground.engine)},
+        "engine": {"name": ground.engine.name or "auto", **table_of(ground.engine)},
     }
 
 
 def wrapped(net: Net, wraps: Sequence[str]) -> Net:
-    """The net within wrappers, the first being the innermost: absent=0.3, absent:chance=0.3.
-
-    Where somebody may withdraw from sums or is kept out of them, `ownership` is around it all.
-    """
+    """The net within wrappers, the first being the innermost: absent=0.3, absent:chance=0.3."""
     for spec in wraps:
         name, options = read_wrap(spec)
         net = WRAPS.make(name, net=net, **options)
-    leaves = hasattr(innermost(net), "withdrawing") or bool(getattr(net, "apart", ()))
-    return Ownership(net) if leaves and not any(ownership_of(net)) else net
+    return net
+
+
+def wrappers(wraps: Sequence[str]) -> list[tuple[type[Wrapped], dict[str, Any]]]:
+    """The classes that these name, and the options that they are given."""
+    return [(WRAPS[name], options) for name, options in map(read_wrap, wraps)]
 
 
 def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
@@ -161,47 +201,35 @@ def read_wrap(spec: str) -> tuple[str, dict[str, Any]]:
 
 def check_wraps(wraps: Sequence[str], net: str = "in-process") -> None:
     """Refuses what no wrapper takes, and an order that makes no sense, before there is a net to wrap."""
-    names, given = list[str](), list[dict[str, Any]]()
-    for spec in wraps:
-        name, options = read_wrap(spec)
-        check = getattr(WRAPS[name], "check", None)
-        if check is not None:
-            check(**options)
-        names.append(name)
-        given.append(options)
-    if "private" in names and "sealed" in names[: names.index("private")]:
-        raise BadInput(
-            "private comes after sealed, and noise has to be added before replies are sealed: "
-            "write --wrap private sealed"
-        )
-    if "liars" in names and net == "federation":
-        raise BadInput(
-            "liars are for studies, and sites of their own cannot be told to lie: take --net in-process"
-        )
-    if names.count("private") > 1:
-        raise BadInput("wrapper private is there twice, and a site has one budget: leave one out")
-    for name, options in zip(names, given, strict=True):
-        ordered = getattr(WRAPS[name], "ordered", None)  # what it says of the others and their order
-        if ordered is not None:
-            ordered(names, **options)
+    names = [read_wrap(spec)[0] for spec in wraps]
+    found = wrappers(wraps)
+    for wrapper, options in found:
+        wrapper.check(**options)
+    for name, (wrapper, _) in zip(names, found, strict=True):
+        if wrapper.studied and NETS[net].meets:
+            raise BadInput(
+                f"{name} are for studies, and sites of their own cannot be told to lie: take --net in-process"
+            )
+    for wrapper, options in found:
+        wrapper.ordered(names, **options)
 
 
 def shown_by(
     wraps: Sequence[str], reveals: Reveals, kernels: tuple[Any, ...]
 ) -> tuple[Reveals, tuple[Any, ...]]:
     """What a method shows and does at sites, and what wrappers add to it."""
-    for spec in wraps:
-        name, options = read_wrap(spec)
-        add = getattr(WRAPS[name], "adds", None)
-        if add is not None:
-            reveals, kernels = add(reveals, kernels, **options)
+    for wrapper, options in wrappers(wraps):
+        reveals, kernels = wrapper.adds(reveals, kernels, **options)
     return reveals, kernels
+
+
+def scores_of(wraps: Sequence[str]) -> str:
+    """How scores leave sites: as a wrapper has it, or in the clear."""
+    found = [wrapper.scores_leave(**options) for wrapper, options in wrappers(wraps)]
+    return next((how for how in found if how), "clear")
 
 
 def admit(wraps: Sequence[str], method: Method, roster: Roster) -> None:
     """Refuses a method that does not go with a wrapper, before anything is trained."""
-    for spec in wraps:
-        name, options = read_wrap(spec)
-        look = getattr(WRAPS[name], "admit", None)
-        if look is not None:
-            look(method, roster, **options)
+    for wrapper, options in wrappers(wraps):
+        wrapper.admit(method, roster, **options)

@@ -15,23 +15,24 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs, Weights
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput, naming_flags_of
+from coterie.core.facts import kernel_fact
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.kernel import Kernel, Look, Maker, Part, Scorer, Trainer, looks, makes, scores
 from coterie.core.learner import Learner
-from coterie.core.net import Beside, Distances, Replies, everybody
+from coterie.core.net import Beside, Distances, Plain, Replies
 from coterie.core.observer import Observer
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
-from coterie.engines.allocator import keep_freed_memory
 from coterie.engines.bank import Bank, adjoined
 from coterie.engines.base import Engine, Visit
-from coterie.engines.looking import look_at
 from coterie.engines.loop import solve
-from coterie.engines.scoring import score, score_crowds
+from coterie.engines.memory import keep_freed_memory
+from coterie.engines.scoring import look_at, score, score_crowds
 from coterie.engines.traits import Traits, traits_of
 from coterie.kernels.solving import solves
 from coterie.nets.slots import Slots, groups_of, told_groups
 from coterie.nets.sound import diverged, misshapen, not_finite
+from coterie.storage.checkpoint import by_name, named
 from coterie.storage.tensors import write_tensors
 
 CPU = torch.device("cpu")
@@ -57,7 +58,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class InProcess:
+class InProcess(Plain):
     """A net whose sites are in this process. The engine decides only how trainers run.
 
     The clients' samples are moved into one bank for each part, so that they are held once, on the device
@@ -82,20 +83,11 @@ class InProcess:
     def __post_init__(self) -> None:
         keep_freed_memory()
         banks = {part: Bank.of([getattr(c, part) for c in self.clients], self.device) for part in PARTS}
-        clients = tuple(
-            replace(
-                c,
-                train=banks["train"].part(i),
-                validation=banks["validation"].part(i),
-                test=banks["test"].part(i),
-            )
-            for i, c in enumerate(self.clients)
-        )
-        object.__setattr__(self, "banks", banks)
-        object.__setattr__(self, "clients", clients)
-        object.__setattr__(self, "slots", Slots(len(clients)))
-        object.__setattr__(self, "pools", {})
-        object.__setattr__(self, "odd", {})
+        parts: list[dict[str, Any]] = [{p: banks[p].part(i) for p in PARTS} for i in range(len(self.clients))]
+        clients = tuple(replace(c, **mine) for c, mine in zip(self.clients, parts, strict=True))
+        made = {"banks": banks, "clients": clients, "slots": Slots(len(clients)), "pools": {}, "odd": {}}
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     @cached_property
     def roster(self) -> Roster:
@@ -139,19 +131,19 @@ class InProcess:
         pairs = called or [(g, h) for g, h in edges.tolist()]
         if len(edges) == 0:
             return Found(edges, {})
-        if getattr(kernel, "together", False):
+        if kernel_fact(kernel, "together"):
             shares = beside["share"]["share"] if "share" in beside else None
             answered, figures = score_crowds(self, cast(Scorer, kernel), beliefs, edges, shares, key)
             names = {host: called for host, (_, called) in zip(edges[:, 1].tolist(), pairs, strict=True)}
             ends: list[tuple[int | str, ...]] = [("crowd", names[host]) for host in answered[:, 1].tolist()]
-            return Found(answered, told_of(kernel, figures, answered, key, ends))
+            return Found(answered, _told_of(kernel, figures, answered, key, ends))
         if scores(kernel):
             if looks(kernel):
                 figures = look_at(self, cast(Look, kernel), edges[:, 1])
             else:
                 figures = score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs])
             ends = [("guest", g, "host", h) for g, h in pairs]
-            return Found(edges, told_of(kernel, figures, edges, key, ends))
+            return Found(edges, _told_of(kernel, figures, edges, key, ends))
         keys = [key.at("guest", g, "host", h) for g, h in pairs]
         if makes(kernel):
             replies, numbers = made(cast(Maker, kernel), beliefs, edges, keys, beside, self.clients)
@@ -201,8 +193,8 @@ class InProcess:
         return found
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
-        if getattr(self.engine, "apart", False):
-            return hold(mixed_apart(weights, beliefs, at, in_turn), at)
+        if self.engine.apart:
+            return hold(_mixed_apart(weights, beliefs, at, in_turn), at)
         if not in_turn:
             return hold(tree.mix(weights, beliefs.tensors), at)
         if not isinstance(weights, Tensor):
@@ -210,9 +202,6 @@ class InProcess:
         whose = {place: i for i, place in enumerate(beliefs.places.tolist())}
         mixing, sources = tree.in_turn(weights, [whose[place] for place in at.tolist()])
         return hold(tree.mix(mixing, beliefs.tensors, sources), at)
-
-    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
-        return everybody(weights)
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         return hold(tree.rows(beliefs.tensors, rows), at)
@@ -257,36 +246,26 @@ class InProcess:
 
     def figures(self) -> dict[str, Any]:
         """Whose replies of the round were left out, and why."""
-        found = {name: why for net in (self, *self.pools.values()) for name, why in net.odd.items()}
+        found = dict[str, str]()
         for net in (self, *self.pools.values()):
+            found |= net.odd
             net.odd.clear()
         return {LEFT_OUT: found} if found else {}
-
-    def away(self) -> Mapping[str, str]:
-        return {}
 
     def save(self, beliefs: Held, paths: Mapping[int, str]) -> None:
         for i, path in paths.items():
             write_tensors(path, tree.row(beliefs.tensors, i), {})
 
-    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
-        """Sites of this machine have nobody who would use it: models are in the run's folder."""
-
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
-        kept = {f"own|{name}": t for name, t in self.slots.tensors().items()}
+        kept = named("own", self.slots.tensors())
         for groups, net in self.pools.items():
-            mark = told_groups(groups)
-            kept |= {f"{mark}|{name}": t for name, t in net.slots.tensors().items()}
+            kept |= named(told_groups(groups), net.slots.tensors())
         return kept
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
-        by_net: dict[str, dict[str, Tensor]] = {"own": {}}
-        for key, t in kept.items():
-            mark, _, name = key.partition("|")
-            by_net.setdefault(mark, {})[name] = t.to(self.device)
-        for mark, tensors in by_net.items():
+        for mark, tensors in {"own": {}, **by_name(kept)}.items():
             net = self if mark == "own" else self.in_one_place(groups_of(mark))
-            net.slots.load(tensors)
+            net.slots.load({name: t.to(self.device) for name, t in tensors.items()})
             net.slots.rewind(round)
 
     def keep_at(self, folder: str) -> None:
@@ -300,38 +279,34 @@ class InProcess:
         self.done()
 
 
-def told_of(
-    kernel: Any,
-    figures: Mapping[str, Tensor],
-    edges: Tensor,
-    key: Key,
-    ends: Sequence[tuple[int | str, ...]],
+def _told_of(
+    kernel: Any, figures: Mapping[str, Tensor], edges: Tensor, key: Key, ends: Sequence[tuple[int | str, ...]]
 ) -> Mapping[str, Tensor]:
     """What leaves of the figures [edge]: all, unless the scorer has a `tell`, with a key for each edge."""
-    tell = getattr(kernel, "tell", None)
+    tell = kernel_fact(kernel, "tell")
     return figures if tell is None else tell(figures, edges[:, 1].tolist(), [key.at(*end) for end in ends])
 
 
-def mixed_apart(weights: Weights, beliefs: Held, at: Tensor, in_turn: bool) -> Beliefs:
+def _mixed_apart(weights: Weights, beliefs: Held, at: Tensor, in_turn: bool) -> Beliefs:
     """Sums as each place makes them by itself, of what it listens to: to the last bit, whoever makes them."""
     tensors = beliefs.tensors
     if not in_turn:
         made = dict[int, Belief]()
         for place in dict.fromkeys(at.tolist()):
             here = (at == place).nonzero().flatten()
-            made |= dict(zip(here.tolist(), _rows(mixed_at(weights, tensors, here)), strict=True))
+            made |= dict(zip(here.tolist(), _rows(_mixed_at(weights, tensors, here)), strict=True))
         return tree.stack([made[i] for i in range(len(at))])
     now, whose = {n: t.clone() for n, t in tensors.items()}, beliefs.places.tolist()
     sums = []
     for i, place in enumerate(at.tolist()):
-        (found,) = _rows(mixed_at(weights, now, torch.tensor([i])))
+        (found,) = _rows(_mixed_at(weights, now, torch.tensor([i])))
         sums.append(found)
         for name, t in found.items():
             now[name][whose.index(place)] = t
     return tree.stack(sums)
 
 
-def mixed_at(weights: Weights, tensors: Beliefs, receivers: Tensor) -> Beliefs:
+def _mixed_at(weights: Weights, tensors: Beliefs, receivers: Tensor) -> Beliefs:
     """The sums of some receivers, of the rows that any of them listens to."""
     by_name = {"*": weights} if isinstance(weights, Tensor) else {n: weights[n] for n in tensors}
     chosen = {n: w[receivers] for n, w in by_name.items()}
@@ -377,15 +352,9 @@ def made(
 
 def pooled(clients: Sequence[Client]) -> Client:
     """Several clients as one."""
+    parts: dict[str, Any] = {part: joined([getattr(c, part) for c in clients]) for part in PARTS}
+    return replace(clients[0], name="+".join(c.name for c in clients), **parts)
 
-    def all_of(part: str) -> Samples:
-        parts: list[Samples] = [getattr(c, part) for c in clients]
-        return Samples(adjoined([p.x for p in parts]), adjoined([p.y for p in parts]))
 
-    return replace(
-        clients[0],
-        name="+".join(c.name for c in clients),
-        train=all_of("train"),
-        validation=all_of("validation"),
-        test=all_of("test"),
-    )
+def joined(parts: Sequence[Samples]) -> Samples:
+    return Samples(adjoined([p.x for p in parts]), adjoined([p.y for p in parts]))

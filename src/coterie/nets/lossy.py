@@ -38,8 +38,17 @@ from coterie.core.errors import BadData, BadInput, lines_of, shown
 from coterie.core.options import coerced, read_value, table_of
 from coterie.core.registry import Registry
 from coterie.nets import packing
-from coterie.nets.layouts import Layout, flat, layout_of, listed, size_of, told_layout, unflat
-from coterie.nets.packing import Meta, Reference, check_believable, grown, how_of, needed, shrunk
+from coterie.nets.packing import (
+    Layout,
+    Meta,
+    Reference,
+    flat,
+    layout_of,
+    layout_to_list,
+    size_of,
+    told_layout,
+    unflat,
+)
 
 LEAST = 256  # bytes from which the parts of a model are packed further: whoever asks for them wants few bytes
 ROUNDED = ("float32", "float64")
@@ -60,12 +69,6 @@ class Squeeze:
     ) -> Squeezed:
         raise NotImplementedError
 
-    def unpack(
-        self, meta: Mapping[str, Any], data: bytes | memoryview, reference: Reference | None = None
-    ) -> dict[str, Tensor]:
-        """By what the meta says, which may be of another squeeze: senders choose."""
-        return unpack(meta, data, reference)
-
 
 SQUEEZES: Registry[Squeeze] = Registry("squeeze")
 
@@ -82,7 +85,7 @@ def unpack(
     meta: Mapping[str, Any], data: bytes | memoryview, reference: Reference | None = None
 ) -> dict[str, Tensor]:
     """A model, by whatever it was packed."""
-    how = how_of(meta)
+    how = packing.how_of(meta)
     if how not in SQUEEZES or not issubclass(SQUEEZES[how], Lossy):
         return packing.unpack(meta, data, reference)
     options = meta.get("options", {})
@@ -112,7 +115,7 @@ class Plain(Squeeze):
         self, tensors: Tensors, reference: Reference | None = None, memory: Memory | None = None
     ) -> Squeezed:
         layout = layout_of(tensors)
-        return {"how": "plain", "tensors": listed(layout)}, flat(tensors, layout).tobytes(), None
+        return {"how": "plain", "tensors": layout_to_list(layout)}, flat(tensors, layout).tobytes(), None
 
 
 @SQUEEZES.register("delta")
@@ -154,8 +157,7 @@ class Lossy(Squeeze):
             reference = None
         if reference is None and not self.alone:
             return *packing.pack(tensors), None
-        exact: list[str] = []
-        owed: dict[str, Tensor] = {}
+        exact, owed = list[str](), dict[str, Tensor]()
         inner: dict[str, list[Tensor]] = {part: [] for part in self.kinds}
         for name in _rounded(layout, ()):
             change = tensors[name].detach().cpu()
@@ -174,11 +176,13 @@ class Lossy(Squeeze):
         within = self._within(layout, exact)
         joined = {part: torch.cat(some) for part, some in inner.items() if some}
         whole = flat({**joined, **{f"exact/{n}": t for n, t in tensors.items()}}, within)
-        data = shrunk(whole, within, None, LEAST)
+        data = packing.shrunk(whole, within, None, LEAST)
         if data is not None and reference is None and len(data) * packing.MOST_TIMES < whole.nbytes:
             data = None
         meta: Meta = {"how": self.name, "options": table_of(self), "packed": data is not None}
-        meta |= {"reference": reference.digest} if reference is not None else {"tensors": listed(layout)}
+        meta |= (
+            {"reference": reference.digest} if reference is not None else {"tensors": layout_to_list(layout)}
+        )
         meta |= {"exact": exact} if exact else {}
         return meta, whole.tobytes() if data is None else data, owed
 
@@ -187,7 +191,7 @@ class Lossy(Squeeze):
     ) -> dict[str, Tensor]:
         """The inverse of `pack`, of what came from elsewhere."""
         if "reference" in meta or not self.alone:
-            reference = needed(meta, reference)
+            reference = packing.needed(meta, reference)
             layout = reference.layout
         else:
             reference, layout = None, told_layout(meta.get("tensors"))
@@ -200,8 +204,8 @@ class Lossy(Squeeze):
             raise BadData(f"a squeezed model is packed or not; got {shown(packed)}: send it again")
         within = self._within(layout, exact)
         if reference is None:
-            check_believable(within, data)
-        parts = unflat(grown(data, within, packed), within)
+            packing.check_believable(within, data)
+        parts = unflat(packing.grown(data, within, packed), within)
         found, starts = {}, dict.fromkeys(self.kinds, 0)
         for name in _rounded(layout, exact):
             kind, shape = layout[name]
@@ -226,12 +230,8 @@ class Lossy(Squeeze):
 
 def _rounded(layout: Layout, exact: Sequence[str]) -> list[str]:
     """The tensors that go as parts, in order."""
-    apart = frozenset(exact)
-    return [
-        name
-        for name, (kind, shape) in sorted(layout.items())
-        if kind in ROUNDED and name not in apart and math.prod(shape) < MOST_ROUNDED
-    ]
+    floats = {n for n, (kind, shape) in layout.items() if kind in ROUNDED and math.prod(shape) < MOST_ROUNDED}
+    return sorted(floats - set(exact))
 
 
 @SQUEEZES.register("fp16")

@@ -4,7 +4,7 @@ Of sums that receiver r is about to get, with weights w [sum, row], for a site i
 
     share_i      the most that its rows make up of a sum       max_s  Σ_{rows of i} |w_s| / Σ_{rows} |w_s|
     others_i     the fewest other sites in a sum with it       min_s  |sites in s, without i and r|
-    leverage_i   how much of its reply r can work out from all the sums that it gets  (`sealed/guard.py`)
+    leverage_i   how much of its reply r can work out from all the sums that it gets  (`nets/guard.py`)
 
 Dilution of this kind is what Grimberg (2020, sections 4.3 and 4.4) asks for: a contributor checks, before a
 round counts, that its contribution is diluted enough, and withdraws otherwise. What lies at the coordinator
@@ -24,7 +24,7 @@ from torch import Tensor
 from coterie.core.belief import Weights
 from coterie.core.errors import Gathered, UnknownName
 from coterie.core.held import COORDINATOR, Held
-from coterie.sealed.guard import NEGLIGIBLE, Guard, Sum
+from coterie.nets.guard import NEGLIGIBLE, Guard, Sum
 
 
 class Offer(NamedTuple):
@@ -54,10 +54,8 @@ class Limits:
         for name in ("share_at_most", "leverage"):
             if not 0 < (value := getattr(self, name)) <= 1:
                 wrong.add(f"{name}={value:g} must lie above 0 and up to 1, which sets no bound: try 0.5")
-        if self.others_at_least < 0:
-            wrong.add(
-                f"others_at_least={self.others_at_least} must be at least 0, which sets no bound: try 3"
-            )
+        if (value := self.others_at_least) < 0:
+            wrong.add(f"others_at_least={value} must be at least 0, which sets no bound: try 3")
         wrong.refuse()
 
     def __bool__(self) -> bool:
@@ -94,7 +92,9 @@ class Sums:
             self.weights = {",".join(of.names): next(iter(self.weights.values()))}
         columns = next(iter(self.weights.values())).shape[1]
         self.at = at.numpy()
-        self.owners = np.arange(columns) if of is None else owners_of(of)
+        # [row] the site where it lies, or one of its parts does; the coordinator, -1, where none does
+        places = None if of is None else np.stack([part.places.numpy() for part in of.parts])
+        self.owners: np.ndarray = np.arange(columns) if places is None else places.max(axis=0)
         self.contents = None if of is None else np.stack([p.ids.numpy() for p in of.parts], axis=1)
 
     def withdraw(self, site: int, receiver: int) -> bool:
@@ -125,16 +125,13 @@ class Sums:
             total = parts.sum(axis=1, keepdims=True)
             share = np.maximum(share, np.divide(parts, total, out=np.zeros_like(parts), where=there).max(0))
             others = np.minimum(others, np.where(there, beside, len(sites)).min(0))
-            np.maximum.at(lever, whose, self._levers(place, name, matrix[here], guard))
+            found = guard.look(str(place), name, self._told(matrix[here]), self._own(place))
+            levers = dict(zip(*found, strict=True))
+            np.maximum.at(lever, whose, [levers.get(called, 0.0) for called in self._called()])
         for i in np.flatnonzero(foreign & (share > 0)):
             mine = self.owners == sites[i]
             ids = () if self.contents is None else tuple(np.unique(self.contents[mine]).tolist())
             yield Offer(int(sites[i]), place, float(share[i]), int(others[i]), float(lever[i]), ids)
-
-    def _levers(self, place: int, name: str, rows: np.ndarray, guard: Guard) -> np.ndarray:
-        """[column] the leverage of what lies there."""
-        found = dict(zip(*guard.look(str(place), name, self._told(rows), self._own(place)), strict=True))
-        return np.array([found.get(called, 0.0) for called in self._called()])
 
     def note(self, guard: Guard) -> None:
         """Receivers get these sums, and know them from now on."""
@@ -157,26 +154,17 @@ class Sums:
         return {name for name, so in zip(self._called(), known, strict=True) if so}
 
 
-def owners_of(held: Held) -> np.ndarray:
-    """[row] the site where it lies, or one of its parts does; the coordinator where none does."""
-    places = np.stack([part.places.numpy() for part in held.parts])
-    found: np.ndarray = places.max(axis=0)  # the coordinator is -1
-    return found
-
-
-def listed(told: str) -> list[str]:
-    """Names of clients written a+b; what has a comma or a + is written as in an address of the web (%2C,
-    %2B).
-    """
+def clients_in(told: str) -> list[str]:
+    """Names of clients written a+b; a comma or + in one is written as in an address of the web (%2C, %2B)."""
     return [unquote(name.strip()) for name in told.split("+")] if told else []
 
 
 def chosen(names: Sequence[str], told: str) -> frozenset[int]:
     """The numbers of these clients."""
-    for name in listed(told):
+    for name in clients_in(told):
         if name not in names:
             raise UnknownName("client", name, names)
-    return frozenset(list(names).index(name) for name in listed(told))
+    return frozenset(list(names).index(name) for name in clients_in(told))
 
 
 def written(names: Sequence[str]) -> str:

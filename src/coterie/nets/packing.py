@@ -11,6 +11,9 @@ Both ends name a reference by its digest, so that nobody adds a change to the wr
 has no such model raises `LostReference`, and the sender packs again without one. Without a reference the
 planes of the model itself are packed. What is small, or hardly becomes smaller, goes as plain bytes.
 
+A `Layout` tells dtype and shape of each tensor by its name. `flat` lays all of their bytes one after the
+other in an order that depends on the layout alone, `unflat` takes them apart again.
+
 A packed model is `meta`, which JSON can hold, and `data`. Meta comes from elsewhere as well, so that `unpack`
 believes none of it: sizes are checked before memory is taken for them.
 """
@@ -20,37 +23,143 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
+from coterie.core.checks import in_one_line
 from coterie.core.errors import BadData, BadInput, BadRun, shown
-from coterie.nets.layouts import (
-    Bytes,
-    Layout,
-    flat,
-    groups,
-    layout_of,
-    listed,
-    planes,
-    size_of,
-    told_layout,
-    unflat,
-    unplanes,
-)
 
 LEAST = 16 * 1024  # bytes: what is smaller leaves in one go over a new connection, packed or not
 WORTH = 0.9  # of the bytes: what stays above costs about as many seconds as it saves at 100 Mbit/s
 LEVEL = 1  # of zstd: 3 and 9 take two and six times as long and save no more
 MOST_TIMES = 64  # so many times its bytes may a model without a reference become, so that none fills a memory
 LOOK, LOOKS = 4096, 32  # numbers side by side, and in how many places, that tell whether packing pays
-
 WHOLE = "send it whole"
+LONGEST_NAME, MOST_DIMENSIONS, MOST_NUMBERS = 512, 16, 2**48
 
+# bytes of a number by its dtype; a complex one is two numbers
+WIDTHS = {
+    **dict.fromkeys(("float64", "int64", "uint64", "complex128"), 8),
+    **dict.fromkeys(("float32", "int32", "uint32", "complex64"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16", "uint16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool", "float8_e4m3fn", "float8_e5m2"), 1),
+}
+
+Bytes = npt.NDArray[np.uint8]
+Layout = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape by name
 Meta = dict[str, Any]
+
+
+def layout_of(tensors: Mapping[str, Tensor]) -> Layout:
+    layout: Layout = {}
+    for name, t in tensors.items():
+        kind = str(t.dtype).removeprefix("torch.")
+        if kind not in WIDTHS:
+            what = f"tensor {shown(name)} of dtype {kind}"
+            raise BadInput(f"{what} cannot be sent: use one of {', '.join(WIDTHS)}")
+        layout[name] = (kind, tuple(t.shape))
+    return layout
+
+
+def layout_to_list(layout: Layout) -> list[list[Any]]:
+    """A layout as JSON holds it."""
+    return [[name, kind, list(shape)] for name, (kind, shape) in layout.items()]
+
+
+def told_layout(told: Any) -> Layout:
+    """The inverse of `listed`, of what came from elsewhere."""
+    if not isinstance(told, list):
+        raise BadData(f"a packed model lists its tensors; got {shown(told)}: send it again")
+    layout: Layout = {}
+    for entry in told:
+        name, kind, shape = entry if isinstance(entry, list) and len(entry) == 3 else ("", "", [])
+        if not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and in_one_line(name)):
+            what = "a packed tensor has a name, a dtype and a shape"
+            raise BadData(f"{what}; got {shown(entry)}: send it again")
+        if name in layout:
+            raise BadData(f"a packed model has tensor {shown(name)} twice: send it again")
+        if not (isinstance(kind, str) and kind in WIDTHS):
+            raise BadData(f"packed tensor {shown(name)} is of dtype {shown(kind)}: use float32")
+        numbers = isinstance(shape, list) and all(type(d) is int and d >= 0 for d in shape)
+        # also where a zero makes the tensor empty: torch multiplies the others for its strides
+        if not numbers or len(shape) > MOST_DIMENSIONS or math.prod(max(d, 1) for d in shape) > MOST_NUMBERS:
+            raise BadData(f"packed tensor {shown(name)} cannot have the shape {shown(shape)}: send it again")
+        layout[name] = (kind, tuple(shape))
+    return layout
+
+
+def size_of(layout: Layout) -> int:
+    """Bytes of all tensors."""
+    return sum(_nbytes(kind, shape) for kind, shape in layout.values())
+
+
+def _nbytes(kind: str, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * WIDTHS[kind] * (2 if kind.startswith("complex") else 1)
+
+
+def flat(tensors: Mapping[str, Tensor], layout: Layout) -> Bytes:
+    """All bytes: numbers of eight bytes first, then of four, two and one; within these by name, so that the
+    order in which a model lists its tensors does not matter. The lowest byte of a number comes first.
+    """
+    whole = np.empty(size_of(layout), np.uint8)
+    for name, start, stop in _places(layout):
+        if start < stop:
+            t = tensors[name].detach().cpu().resolve_conj().resolve_neg().contiguous()
+            whole[start:stop] = t.reshape(-1).view(torch.uint8).numpy()
+    return whole
+
+
+def unflat(whole: Bytes, layout: Layout) -> dict[str, Tensor]:
+    """The tensors, in memory of their own and in the layout's order."""
+    found = {}
+    for name, start, stop in _places(layout):
+        kind, shape = layout[name]
+        if kind == "bool" and (whole[start:stop] > 1).any():
+            raise BadData(f"packed tensor {shown(name)} holds what is neither true nor false: send it again")
+        own = torch.empty(stop - start, dtype=torch.uint8)
+        own.numpy()[:] = whole[start:stop]
+        found[name] = own.view(getattr(torch, kind)).reshape(shape)
+    return {name: found[name] for name in layout}
+
+
+def _places(layout: Layout) -> list[tuple[str, int, int]]:
+    """Where each tensor's bytes start and stop."""
+    places, start = [], 0
+    for name in sorted(layout, key=lambda n: (-WIDTHS[layout[n][0]], n)):
+        stop = start + _nbytes(*layout[name])
+        places.append((name, start, stop))
+        start = stop
+    return places
+
+
+def groups(layout: Layout) -> list[tuple[int, int, int]]:
+    """Where the numbers of each width start and stop: (width, start, stop), empty ones left out."""
+    found: dict[int, tuple[int, int]] = {}
+    for name, start, stop in _places(layout):
+        width = WIDTHS[layout[name][0]]
+        found[width] = (found.get(width, (start, stop))[0], stop)
+    return [(width, *ends) for width, ends in found.items() if ends[0] < ends[1]]
+
+
+def planes(whole: Bytes, layout: Layout) -> Bytes:
+    made = np.empty_like(whole)
+    for width, start, stop in groups(layout):
+        made[start:stop].reshape(width, -1)[:] = whole[start:stop].reshape(-1, width).T
+    return made
+
+
+def _unplanes(made: Bytes, layout: Layout) -> Bytes:
+    whole = np.empty_like(made)
+    for width, start, stop in groups(layout):
+        whole[start:stop].reshape(-1, width)[:] = made[start:stop].reshape(width, -1).T
+    return whole
 
 
 class LostReference(BadRun):
@@ -93,8 +202,8 @@ def pack(
     if data is not None and reference is not None:
         return {"how": "delta", "reference": reference.digest}, data
     if data is None or len(data) * MOST_TIMES < whole.nbytes:  # so much smaller that no receiver believes it
-        return {"how": "plain", "tensors": listed(layout)}, whole.tobytes()
-    return {"how": "planes", "tensors": listed(layout)}, data
+        return {"how": "plain", "tensors": layout_to_list(layout)}, whole.tobytes()
+    return {"how": "planes", "tensors": layout_to_list(layout)}, data
 
 
 def unpack(
@@ -132,9 +241,6 @@ def needed(meta: Mapping[str, Any], reference: Reference | None) -> Reference:
     return reference
 
 
-# zstd
-
-
 def shrunk(whole: Bytes, layout: Layout, earlier: Bytes | None, least: int) -> bytes | None:
     """The planes of what differs from earlier bytes, which are used up, by zstd; None if it does not pay."""
     if whole.nbytes < max(least, 1) or not _looks_worth(whole, earlier, layout):
@@ -147,24 +253,32 @@ def shrunk(whole: Bytes, layout: Layout, earlier: Bytes | None, least: int) -> b
 def grown(data: bytes | memoryview, layout: Layout, packed: bool) -> Bytes:
     """The bytes of tensors of this layout, packed or as they are; without its reference, of a change."""
     size = size_of(layout)
-    if packed:
-        return unplanes(_expanded(data, size), layout)
-    if len(data) != size:
-        raise BadData(f"a model of {size} bytes came in {len(data)}: send it again")
-    return np.frombuffer(data, np.uint8)
+    if not packed:
+        if len(data) != size:
+            raise BadData(f"a model of {size} bytes came in {len(data)}: send it again")
+        return np.frombuffer(data, np.uint8)
+    zstd, whole = _zstd(), b""
+    try:
+        told = zstd.frame_content_size(data)  # what `decompress` takes memory for
+        if told == size:
+            whole = zstd.ZstdDecompressor().decompress(data, max_output_size=size, allow_extra_data=False)
+    except zstd.ZstdError as error:
+        raise BadData(f"{len(data)} packed bytes cannot be read ({error}): send it again") from None
+    if not told == size == len(whole):
+        raise BadData(f"packed bytes expand to {told} instead of {size}: send it again")
+    return _unplanes(np.frombuffer(whole, np.uint8), layout)
 
 
 def check_believable(layout: Layout, data: bytes | memoryview) -> None:
     """Nobody takes memory for a model without a reference that is far larger than what came."""
     if (size := size_of(layout)) > MOST_TIMES * len(data):
-        raise BadData(
-            f"a model of {size} bytes in {len(data)} is more than {MOST_TIMES} times as large: send it plain"
-        )
+        large = f"more than {MOST_TIMES} times as large"
+        raise BadData(f"a model of {size} bytes in {len(data)} is {large}: send it plain")
 
 
 def _looks_worth(whole: Bytes, earlier: Bytes | None, layout: Layout) -> bool:
     """What some numbers from all over say; a model of few numbers is worth a try."""
-    packed = seen = 0
+    packed, seen, zstd = 0, 0, _zstd().ZstdCompressor(level=LEVEL)
     for width, start, stop in groups(layout):
         piece, size = LOOK * width, stop - start
         if size <= 2 * LOOKS * piece:
@@ -173,24 +287,9 @@ def _looks_worth(whole: Bytes, earlier: Bytes | None, layout: Layout) -> bool:
         some = np.concatenate([whole[f : f + piece] for f in firsts])
         if earlier is not None:
             some ^= np.concatenate([earlier[f : f + piece] for f in firsts])
-        packed += len(_zstd().ZstdCompressor(level=LEVEL).compress(some.reshape(-1, width).T.tobytes()))
+        packed += len(zstd.compress(some.reshape(-1, width).T.tobytes()))
         seen += len(some)
     return bool(packed <= WORTH * seen)
-
-
-def _expanded(data: bytes | memoryview, size: int) -> Bytes:
-    """Bytes that zstd packed, if they are as many as they should be."""
-    zstd = _zstd()
-    try:
-        told = zstd.frame_content_size(data)  # what `decompress` takes memory for
-        whole = b""
-        if told == size:
-            whole = zstd.ZstdDecompressor().decompress(data, max_output_size=size, allow_extra_data=False)
-    except zstd.ZstdError as error:
-        raise BadData(f"{len(data)} packed bytes cannot be read ({error}): send it again") from None
-    if not told == size == len(whole):
-        raise BadData(f"packed bytes expand to {told} instead of {size}: send it again")
-    return np.frombuffer(whole, np.uint8)
 
 
 @functools.cache

@@ -21,11 +21,10 @@ from coterie.core.client import Client
 from coterie.core.errors import BadRun
 from coterie.core.learner import Learner
 from coterie.core.net import NETS, Net
-from coterie.nets.courier import ByHand, Silence
-from coterie.nets.frames import receive, send
-from coterie.nets.ground import Ground, begin_of
+from coterie.nets.courier import Silence
+from coterie.nets.ground import Connector, Ground, begin_of
 from coterie.nets.remote import Remote
-from coterie.nets.site import rows_of
+from coterie.nets.site import ABOUT, receive, rows_of, send
 from coterie.storage.tensors import write_tensors
 
 START = "import sys; from coterie.nets.site import main; main(sys.argv[1:])"
@@ -33,22 +32,17 @@ START = "import sys; from coterie.nets.site import main; main(sys.argv[1:])"
 
 @NETS.register("processes")
 @dataclass(frozen=True)
-class Processes:
+class Processes(Connector):
     """Each site in a process of its own: shows what would cross a wire (-v)."""
 
     def connect(self, ground: Ground) -> Net:
         begin = begin_of(ground, "processes")
-        return joined(
-            SiteProcesses(ground.clients, ground.made.plugins if ground.made else ()), ground, begin
-        )
+        transport = SiteProcesses(ground.clients, ground.made.plugins if ground.made else ())
+        learner = Learner(ground.model, ground.roster.task)
+        return Remote(transport, ground.roster, learner, ground.engine, begin)
 
 
-def joined(transport: SiteProcesses, ground: Ground, begin: Mapping[str, object]) -> Net:
-    """The coordinator's side of these processes."""
-    return Remote(transport, ground.roster, Learner(ground.model, ground.roster.task), ground.engine, begin)
-
-
-class SiteProcesses(ByHand):
+class SiteProcesses:
     """A process for each client, and a socket to each."""
 
     def __init__(self, clients: Sequence[Client], plugins: Sequence[str] = ()) -> None:
@@ -59,28 +53,17 @@ class SiteProcesses(ByHand):
         with tempfile.TemporaryDirectory(prefix="coterie-") as folder:
             os.chmod(folder, 0o700)
             for i, client in enumerate(clients):
-                self._start(i, client, list(plugins), Path(folder) / f"{i}.safetensors")
+                path = Path(folder) / f"{i}.safetensors"
+                about = {name: getattr(client, name) for name in ABOUT}
+                write_tensors(path, rows_of(client), {"number": i, "plugins": list(plugins), **about})
+                ours, theirs = socket.socketpair()
+                words = [sys.executable, "-c", START, str(theirs.fileno()), str(path)]
+                child = subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+                self.children.append(child)
+                theirs.close()
+                self.lines.append(ours)
             for i in range(len(clients)):  # each says hello once it has read and removed its file
                 self._hear(i)
-
-    def _start(self, number: int, client: Client, plugins: list[str], path: Path) -> None:
-        about = {
-            "number": number,
-            "name": client.name,
-            "features": client.features,
-            "classes": client.classes,
-            "censored": client.censored,
-        }
-        write_tensors(
-            path,
-            rows_of(client),
-            about | {"cluster": client.cluster, "notes": client.notes, "plugins": plugins},
-        )
-        ours, theirs = socket.socketpair()
-        words = [sys.executable, "-c", START, str(theirs.fileno()), str(path)]
-        self.children.append(subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL))
-        theirs.close()
-        self.lines.append(ours)
 
     def ask(self, messages: Mapping[int, bytes]) -> Mapping[int, bytes | Silence]:
         for site, data in messages.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,25 +11,28 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs, Weights
+from coterie.core.client import Client
+from coterie.core.facts import kernel_fact
 from coterie.core.held import COORDINATOR, Held, Part, fresh_ids, hold
-from coterie.core.kernel import Kernel, scores, told
+from coterie.core.kernel import Kernel, kernel_to_dict, scores
 from coterie.core.learner import Learner
-from coterie.core.net import Beside, Distances, Replies, everybody
+from coterie.core.net import Beside, Distances, Plain, Replies, edges_among
 from coterie.core.observer import NOBODY, Observer
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.core.wire import told_key
 from coterie.engines.base import Engine
-from coterie.nets.absent import among
 from coterie.nets.courier import Courier, Message, Silence, Transport, Wanted
 from coterie.nets.in_process import LEFT_OUT, InProcess, rows_heard
-from coterie.nets.pooled import Pooled, moved_rows, precision_of
-from coterie.nets.slots import groups_of, told_groups
+from coterie.nets.site import client_of
+from coterie.nets.slots import Slots, groups_of, told_groups
 from coterie.nets.sound import diverged
+from coterie.nets.wrapped import Wrapped
+from coterie.storage.checkpoint import by_name, named, taken
 from coterie.storage.tensors import write_tensors
 
 
-class Remote:
+class Remote(Plain):
     """A net whose sites answer messages."""
 
     courier: ClassVar[type[Courier]] = Courier
@@ -51,16 +55,17 @@ class Remote:
         self.observer: Observer = NOBODY
         self.fresh = begin is not None
         if begin is not None:
-            self.post.ask({site: ({"do": "begin", **begin}, {}) for site in range(len(roster))})
+            self.ask_all(lambda site: {"do": "begin", **begin}, quiet=False)
+
+    def ask_all(self, message: Callable[[int], dict[str, Any]], quiet: bool = True) -> None:
+        """Every site is asked, and needed."""
+        self.post.ask({site: (message(site), {}) for site in range(len(self.roster))}, quiet=quiet)
 
     # who is there: everybody, unless a subclass knows better
 
     def present(self) -> Tensor:
         """[site] who answers."""
         return torch.ones(len(self.roster), dtype=torch.bool)
-
-    def away(self) -> Mapping[str, str]:
-        return {}
 
     def unsound(
         self, kernel: Kernel, beliefs: Held, answers: Mapping[int, Message], visits: Mapping[int, int]
@@ -81,7 +86,7 @@ class Remote:
         self.post.ask(messages, counted)
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
-        """Everybody is there."""
+        """Every site, unless a subclass knows better."""
         self.odd = {}
 
     # verbs
@@ -96,11 +101,11 @@ class Remote:
         beside: Beside | None = None,
     ) -> Replies:
         self.now = key.round
-        edges, beside = among(self.present(), beliefs, edges, beside)
+        edges, beside = edges_among(self.present(), beliefs, edges, beside)
         pairs: list[tuple[int, int]] = [(g, h) for g, h in edges.tolist()]
         if not pairs:
             return Replies(edges, {}, None, beliefs)
-        data, others = told(kernel), dict(beside or {})
+        data, others = kernel_to_dict(kernel), dict(beside or {})
         mine: dict[int, list[int]] = {}
         for e, (_, host) in enumerate(pairs):
             mine.setdefault(host, []).append(e)
@@ -110,11 +115,8 @@ class Remote:
             guests = list(dict.fromkeys(pairs[e][0] for e in some))
             looked = {n: [0] if len(b) == 1 else some for n, b in others.items()}
             wanted[host] = [(beliefs, guests), *((others[n], rows) for n, rows in looked.items())]
-            messages[host] = {
-                "do": "visit",
-                "kernel": data,
-                "key": told_key(key),
-                "slot": slot,
+            messages[host] = {"do": "visit", "kernel": data, "key": told_key(key), "slot": slot}
+            messages[host] |= {
                 "beliefs": [self.post.row(beliefs, g) for g in guests],
                 "rows": [guests.index(pairs[e][0]) for e in some],
                 "guests": [pairs[e][0] for e in some],
@@ -128,19 +130,16 @@ class Remote:
         answers = {h: a for h, a in answers.items() if h not in silent}
         self.missed(silent)
         here = {host: some for host, some in mine.items() if host in answers}
-        return self._replies(beliefs, edges, here, ids, answers, bool(getattr(kernel, "together", False)))
+        return self._replies(beliefs, edges, here, ids, answers, bool(kernel_fact(kernel, "together")))
 
     def _leave_out(self, answers: dict[int, Message], round: int) -> None:
         """Who diverged has no part in this round; if everybody did, the run has."""
-        wrong = {
-            self.roster.names[h]: self.post.said(answer["diverged"])
-            for h, (answer, _) in answers.items()
-            if "diverged" in answer
-        }
+        wrong = {h: self.post.said(a["diverged"]) for h, (a, _) in answers.items() if "diverged" in a}
+        named = {self.roster.names[h]: why for h, why in wrong.items()}
         if wrong and len(wrong) == len(answers):
-            raise diverged(round, *next(iter(wrong.items())))
-        self.odd |= wrong
-        for host in [h for h in answers if self.roster.names[h] in wrong]:
+            raise diverged(round, *next(iter(named.items())))
+        self.odd |= named
+        for host in wrong:
             del answers[host]
 
     def figures(self) -> dict[str, Any]:
@@ -173,8 +172,12 @@ class Remote:
         answered = edges[which]
         if not which:
             return Replies(answered, {}, None, beliefs)
-        names = dict.fromkeys(name for name, _ in found)
-        stacked = {name: torch.stack(some) for name, some in filled(found, names, which).items()}
+        stacked = {}
+        for name, like in {name: t for (name, _), t in found.items()}.items():
+            nothing = torch.full_like(
+                like, torch.nan, dtype=torch.float64
+            )  # of who tells not what others tell
+            stacked[name] = torch.stack([found.get((name, e), nothing) for e in which])
         if not ids:
             return Replies(answered, stacked, None, beliefs)
         like = next(iter(answers.values()))[0]["like"]
@@ -214,15 +217,9 @@ class Remote:
                 made = tree.mix(plain.get("*", plain), tree.stack([self.post.belief(row) for row in named]))
                 self.post.store |= {id: dict(tree.row(made, i)) for i, id in enumerate(new)}
             else:
-                message = {"do": "mix", "rows": named, "new": new}
-                messages[place] = (
-                    message,
-                    {**{f"weights/{n}": w for n, w in plain.items()}, **brought[place]},
-                )
+                along = {**{f"weights/{n}": w for n, w in plain.items()}, **brought[place]}
+                messages[place] = ({"do": "mix", "rows": named, "new": new}, along)
         self.order(messages, counted=brought)
-
-    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
-        return everybody(weights)
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         like = {n: t.new_empty((len(at), *t.shape[1:]), device="meta") for n, t in beliefs.tensors.items()}
@@ -235,13 +232,11 @@ class Remote:
         messages = {}
         for place, some in to.items():
             named = [self.post.row(beliefs, int(rows[i])) for i in some]
+            own = [new[i] for i in some]
             if place == COORDINATOR:
-                self.post.store |= {
-                    new[i]: dict(self.post.belief(row)) for i, row in zip(some, named, strict=True)
-                }
+                self.post.store |= zip(own, (dict(self.post.belief(row)) for row in named), strict=True)
             else:
-                message = {"do": "copy", "rows": named, "new": [new[i] for i in some]}
-                messages[place] = (message, brought[place])
+                messages[place] = ({"do": "copy", "rows": named, "new": own}, brought[place])
         self.order(messages, counted=brought)
         return copies
 
@@ -273,14 +268,8 @@ class Remote:
             ]
             apart = tree.distances(many, tree.rows(many, to), names, importance)
             return Distances(apart, torch.cat(lengths).flatten())
-        message = {
-            "do": "distances",
-            "replies": named,
-            "origin": origin,
-            "guests": which,
-            "to": to.tolist(),
-            "importance": dict(importance or {}),
-        }
+        message: dict[str, Any] = {"do": "distances", "replies": named, "origin": origin, "guests": which}
+        message |= {"to": to.tolist(), "importance": dict(importance or {})}
         _, found = self.post.ask({at: (message, brought[at])}, counted=brought)[at]
         like = torch.empty((len(replies), len(to)), dtype=torch.float64, device="meta")
         self.post.check(at, found, {"apart": like, "lengths": like[:, 0]})
@@ -293,9 +282,8 @@ class Remote:
     def in_one_place(self, groups: Sequence[Sequence[int]]) -> Pooled:
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.pools:
-            here = InProcess(
-                self.engine, self.learner, moved_rows(self.post, chosen, precision_of(self.learner))
-            )
+            precision = next(p.dtype for p in self.learner.training.parameters() if p.is_floating_point())
+            here = InProcess(self.engine, self.learner, _moved_rows(self.post, chosen, precision))
             self.pools[chosen] = Pooled(here.in_one_place(chosen), self.post)
         return self.pools[chosen]
 
@@ -303,10 +291,7 @@ class Remote:
         ids = self.post.ids(live)
         self.post.store = {id: t for id, t in self.post.store.items() if id in ids[COORDINATOR]}
         self.post.known = set()
-        everyone = range(len(self.roster))
-        self.post.ask(
-            {s: ({"do": "keep", "live": sorted(ids[s]), "round": round}, {}) for s in everyone}, quiet=True
-        )
+        self.ask_all(lambda site: {"do": "keep", "live": sorted(ids[site]), "round": round})
         for net in self.pools.values():
             net.keep((), round)
 
@@ -325,13 +310,9 @@ class Remote:
             else:
                 self.post.ask({place: ({"do": "save", "row": row, "path": path}, brought)})
 
-    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
-        """Sites of this machine have nobody who would use it: models are in the run's folder."""
-
     def keep_at(self, folder: str) -> None:
         self.stores = True
-        everyone = range(len(self.roster))
-        self.post.ask({s: ({"do": "home", "folder": f"{folder}/{s:05d}"}, {}) for s in everyone}, quiet=True)
+        self.ask_all(lambda site: {"do": "home", "folder": f"{folder}/{site:05d}"})
 
     def observe(self, observer: Observer) -> None:
         self.observer = observer
@@ -339,52 +320,81 @@ class Remote:
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         ids = self.post.ids(live)
         if self.stores:
-            everyone = range(len(self.roster))
-            self.post.ask(
-                {s: ({"do": "store", "live": sorted(ids[s]), "round": round}, {}) for s in everyone}
-            )
+            self.ask_all(lambda s: {"do": "store", "live": sorted(ids[s]), "round": round}, quiet=False)
         return self.kept_here(ids[COORDINATOR])
 
     def kept_here(self, ids: set[int]) -> dict[str, Tensor]:
         """What is the coordinator's own, of these ids."""
         here = sorted(id for id in ids if id in self.post.store)
-        mine = {f"{id}|{name}": t for id in here for name, t in self.post.store[id].items()}
+        mine = {k: t for id in here for k, t in named(id, self.post.store[id]).items()}
         for groups, net in self.pools.items():
-            mark = told_groups(groups)
-            mine |= {f"pool|{mark}|{name}": t for name, t in net.slots.tensors().items()}
+            mine |= named("pool", named(told_groups(groups), net.slots.tensors()))
         return mine
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
         ids = self.post.ids(live)
         self.restore_here(kept, round)
-        everyone = range(len(self.roster))
-        message = {"do": "fetch", "round": round}
-        self.post.ask({s: ({**message, "live": sorted(ids[s]), "fresh": self.fresh}, {}) for s in everyone})
+        fetch = {"do": "fetch", "round": round}
+        self.ask_all(lambda s: {**fetch, "live": sorted(ids[s]), "fresh": self.fresh}, quiet=False)
 
     def restore_here(self, kept: Mapping[str, Tensor], round: int) -> None:
         """What is the coordinator's own."""
-        pooled: dict[str, dict[str, Tensor]] = {}
-        for key, t in kept.items():
-            id, _, name = key.partition("|")
-            if id == "pool":
-                mark, _, slot = name.partition("|")
-                pooled.setdefault(mark, {})[slot] = t
-            else:
-                self.post.store.setdefault(int(id), {})[name] = t
-        for mark, tensors in pooled.items():
+        pools, own = taken("pool", kept)
+        for mark, tensors in by_name(pools).items():
             net = self.in_one_place(groups_of(mark))
             net.slots.load(tensors)
             net.slots.rewind(round)
+        for id, belief in by_name(own).items():
+            self.post.store.setdefault(int(id), {}).update(belief)
         self.post.known = set()
 
     def close(self) -> None:
         self.post.transport.close()
 
 
-def filled(
-    found: Mapping[tuple[str, int], Tensor], names: Iterable[str], edges: Sequence[int]
-) -> dict[str, list[Tensor]]:
-    """[edge] numbers by name; NaN of a site that does not tell one that others tell."""
-    like = {name: t for (name, _), t in found.items()}
-    nothing = {name: torch.full_like(like[name], torch.nan, dtype=torch.float64) for name in names}
-    return {name: [found.get((name, e), nothing[name]) for e in edges] for name in names}
+@dataclass(frozen=True, eq=False)
+class Pooled(Wrapped):
+    """For yardsticks: the coordinator trains on rows that moved to it; its beliefs are in its store."""
+
+    net: InProcess
+    post: Courier
+
+    @property
+    def slots(self) -> Slots:
+        return self.net.slots
+
+    def visit(
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
+    ) -> Replies:
+        """Handles come out of the store as tensors, and replies go into it."""
+        there = hold(self.post.tensors(beliefs), beliefs.places)
+        looked = {n: hold(self.post.tensors(b), b.places) for n, b in (beside or {}).items()}
+        replies = self.net.visit(kernel, there, edges, key, slot, looked)
+        if replies.held is None:
+            return replies
+        (part,) = replies.held.parts
+        for i, id in enumerate(part.ids.tolist()):
+            self.post.store[id] = dict(tree.row(part.tensors, i))
+        empty = {n: t.to("meta") for n, t in part.tensors.items()}
+        return Replies(replies.edges, replies.numbers, Held((part._replace(tensors=empty),)), beliefs)
+
+
+def _moved_rows(post: Courier, groups: Sequence[Sequence[int]], precision: torch.dtype) -> tuple[Client, ...]:
+    """Clients with the rows of all sites in these groups; the others, whom nobody looks at, have any."""
+    roster, sites = post.roster, sorted({i for group in groups for i in group})
+    answers = post.ask({site: ({"do": "rows"}, {}) for site in sites})
+    for site, (_, rows) in answers.items():
+        post.check_rows(site, rows)
+    clients = []
+    for site, member in enumerate(roster.members):
+        told: dict[str, Any] = {"name": member.name, "features": roster.features, "classes": roster.classes}
+        told |= {"cluster": member.cluster, "notes": member.notes, "censored": roster.task == "survival"}
+        clients.append(client_of(told, answers[site if site in answers else sites[0]][1]).cast(precision))
+        post.measured.rows[site] += member.train if site in answers else 0
+    return tuple(clients)

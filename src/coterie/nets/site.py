@@ -43,16 +43,19 @@ from coterie.core.wire import aligned, key_of, pack, unpack
 from coterie.engines import ENGINES
 from coterie.kernels import kernel_of
 from coterie.models import MODELS
-from coterie.nets.frames import receive, send
 from coterie.nets.in_process import LEFT_OUT, InProcess
+from coterie.storage import checkpoint
 from coterie.storage.plugins import load_plugins
 from coterie.storage.tensors import read_tensors, write_tensors
 
 PARTS = ("train", "validation", "test")
-PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+ABOUT = ("name", "features", "classes", "cluster", "notes", "censored")  # of a client, beside its rows
+_PRECISIONS = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 AT_ONCE = 64  # models whose distances are measured between two looks at the watch
+BUFFER = 64 << 20  # bytes of a message for which memory is taken before they are there
 Answer = tuple[dict[str, Any], dict[str, Tensor]]
 Row = Sequence[Sequence[Any]]  # parts of one belief: [id, names]
+Kind = list[Any]  # of a tensor: its dtype and shape
 ERRORS = {cls.__name__: cls for cls in (BadData, BadInput, BadRun, Diverged, Refused)}
 
 
@@ -80,13 +83,13 @@ class Site:
     # what it is asked
 
     def do_begin(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
-        made = MODELS.make(message["model"], **{k: detupled(v) for k, v in message["options"].items()})
-        dtype = PRECISIONS.get(str(message["precision"]))
+        made = MODELS.make(message["model"], **{k: lists_to_tuples(v) for k, v in message["options"].items()})
+        dtype = _PRECISIONS.get(str(message["precision"]))
         if dtype is None:
-            known = ", ".join(PRECISIONS)
+            known = ", ".join(_PRECISIONS)
             raise BadInput(f"precision {shown(message['precision'])} is none: known are {known}")
         module = made.build(tuple(message["shape"]), int(message["outputs"]), 0).to(dtype)
-        how = {k: detupled(v) for k, v in message["engine"].items()}
+        how = {k: lists_to_tuples(v) for k, v in message["engine"].items()}
         engine = ENGINES.make(how.pop("name"), **how)
         self.net = InProcess(engine, Learner(module, self.client.task), (self.client.cast(dtype),))
         self.held, self.copies = {}, set()
@@ -95,10 +98,8 @@ class Site:
     def do_visit(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         self._take(tensors)
         net, rows = self._net(), message["rows"]
-        beliefs = stacked([self._belief(row) for row in message["beliefs"]])
-        beside = {
-            name: tree.stack([self._belief(row) for row in some]) for name, some in message["beside"].items()
-        }
+        beliefs = _stack_beliefs([self._belief(row) for row in message["beliefs"]])
+        beside = {n: tree.stack([self._belief(row) for row in some]) for n, some in message["beside"].items()}
         edges = torch.tensor([[row, 0] for row in rows])
         called = [(int(g), self.number) for g in message["guests"]]
         kernel, key = self.kernel(message["kernel"]), key_of(message["key"])
@@ -113,7 +114,7 @@ class Site:
         if replied:
             for i, id in enumerate(message["replies"]):
                 self.held[id] = dict(tree.row(replied, i))
-            like = {n: [str(t.dtype).removeprefix("torch."), list(t.shape[1:])] for n, t in replied.items()}
+            like = {n: kind_of(t[0]) for n, t in replied.items()}
         return {"like": like, "numbers": list(numbers)}, dict(numbers)
 
     def kernel(self, told: Mapping[str, Any]) -> Kernel:
@@ -193,9 +194,9 @@ class Site:
         if self.home is None:
             raise BadRun(f"site {self.client.name!r} has no folder to keep its models in: give it one")
         live = set(message["live"])
-        kept = {f"held/{id}/{n}": t for id, b in self.held.items() if id in live for n, t in b.items()}
-        kept |= {f"slots/{name}": t for name, t in self._net().slots.tensors().items()}
-        write_tensors(self.home / f"{int(message['round'])}.safetensors", kept, {})
+        held = {id: b for id, b in self.held.items() if id in live}
+        path = self.home / f"{int(message['round'])}.safetensors"
+        checkpoint.write_round(path, held, self._net().slots.tensors())
         return {}, {}
 
     def do_fetch(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
@@ -205,13 +206,8 @@ class Site:
             path = self._stored().get(max((r for r in self._stored() if r <= round), default=-1))
             if path is None and (live or round):
                 raise BadRun(f"site {self.client.name!r} does not hold what round {round} left: start anew")
-            stored = read_tensors(path)[0] if path else {}
-            self.held = {}
-            for name, t in stored.items():
-                if name.startswith("held/"):
-                    _, id, rest = name.split("/", 2)
-                    self.held.setdefault(int(id), {})[rest] = t
-            slots.load({n.removeprefix("slots/"): t for n, t in stored.items() if n.startswith("slots/")})
+            self.held, stored = checkpoint.read_round(path) if path else ({}, {})
+            slots.load(stored)
             if not live <= self.held.keys():
                 raise BadRun(f"site {self.client.name!r} does not hold what round {round} left: start anew")
         slots.rewind(round)
@@ -277,7 +273,20 @@ def ids_in(tensors: Iterable[str]) -> dict[str, int]:
     return {key: int(id) for key, id in ids.items()}
 
 
-def stacked(beliefs: Sequence[Belief]) -> Beliefs:
+def kind_of(tensor: Tensor) -> Kind:
+    return [str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]
+
+
+def lacking(held: Mapping[int, Mapping[str, Tensor]], like: Mapping[str, Mapping[str, Kind]]) -> list[int]:
+    """Ids of what is not held, or is of other kinds than it should be."""
+    return [
+        int(id)
+        for id, kinds in like.items()
+        if {name: kind_of(t) for name, t in held.get(int(id), {}).items() if name in kinds} != dict(kinds)
+    ]
+
+
+def _stack_beliefs(beliefs: Sequence[Belief]) -> Beliefs:
     """As `tree.stack`; one that is alone, and lies as a copy would, is not copied: it may be large."""
     if len(beliefs) == 1 and all(aligned(t) is t and t.is_contiguous() for t in beliefs[0].values()):
         return {name: t.unsqueeze(0) for name, t in beliefs[0].items()}
@@ -292,29 +301,43 @@ def rows_of(client: Client) -> dict[str, Tensor]:
 def client_of(told: Mapping[str, Any], rows: Mapping[str, Tensor]) -> Client:
     """The inverse of `rows_of`, with what else there is to know of a client."""
     parts = {part: Samples(rows[f"{part}.x"], rows[f"{part}.y"]) for part in PARTS}
-    features, classes, notes = (tuple(told[name]) for name in ("features", "classes", "notes"))
-    return Client(
-        told["name"],
-        parts["train"],
-        parts["test"],
-        parts["validation"],
-        features,
-        classes,
-        told["cluster"],
-        notes,
-        censored=told["censored"],
-    )
+    about: dict[str, Any] = {name: lists_to_tuples(told[name]) for name in ABOUT}
+    return Client(train=parts["train"], test=parts["test"], validation=parts["validation"], **about)
 
 
-def detupled(value: Any) -> Any:
+def lists_to_tuples(value: Any) -> Any:
     """Options that went through JSON: lists were tuples."""
-    return tuple(detupled(v) for v in value) if isinstance(value, list) else value
+    return tuple(lists_to_tuples(v) for v in value) if isinstance(value, list) else value
 
 
-def serve(site: Site, line: socket.socket) -> None:
-    """Answers until the other side hangs up."""
-    while (data := receive(line)) is not None:
-        send(line, site.answer(data))
+# messages on a socket, each behind eight bytes that say how long it is
+
+
+def send(line: socket.socket, data: bytes) -> None:
+    line.sendall(len(data).to_bytes(8, "big") + data)
+
+
+def receive(line: socket.socket) -> bytes | None:
+    """The next message; None if the other side has hung up."""
+    head = _exactly(line, 8)
+    return None if head is None else _exactly(line, int.from_bytes(head, "big"))
+
+
+def _exactly(line: socket.socket, size: int) -> bytes | None:
+    """Memory grows with what has come, not with what was said."""
+    data, got = bytearray(min(size, BUFFER)), 0
+    while got < size:
+        if got == len(data):
+            data += bytes(min(size - got, got))
+        try:
+            with memoryview(data) as view:
+                more = line.recv_into(view[got:])
+        except ConnectionResetError:
+            return None
+        if not more:
+            return None
+        got += more
+    return bytes(data)
 
 
 def main(words: Sequence[str]) -> None:
@@ -326,5 +349,7 @@ def main(words: Sequence[str]) -> None:
     path.unlink()
     load_plugins(told["plugins"])
     send(line, b"")  # hello
-    serve(LocalSite(client_of(told, rows), int(told["number"])), line)
+    site = LocalSite(client_of(told, rows), int(told["number"]))
+    while (data := receive(line)) is not None:
+        send(line, site.answer(data))
     os._exit(0)  # nothing is left to write, and a library's leave-taking may take seconds

@@ -1,18 +1,5 @@
 """The page as a web application: who may see it, what it answers, and what a browser is told to refuse.
 
-    GET  /                              all that there is; at a site, the site
-    GET  /run/ID                        a study: a client's page, if one is chosen
-    GET  /report/ID, /data/ID           in full, as in a report; quality and similarity of all clients
-    GET  /run/ID/CLIENT                 four cards
-    GET  /run/ID/CLIENT/cards           the same without the rest, for news
-    GET  /run/ID/CLIENT/data            quality, and what differs from others, column by column
-    GET  /run/ID/CLIENT/card/KEY.csv    a card's table
-    GET  /run/ID/CLIENT/letter/PARTNER  feedback
-    POST /run/ID/CLIENT/decide          a decision, of people
-    POST /site/decide                   a site's yes or no to a requester
-    GET  /news, /news/ID                server-sent events, of all or of a study
-    GET  /side?id=..&id=..              studies side by side
-
 Who opens the address that was printed has its token from then on in a cookie. Without it there is nothing to
 see; a form of another origin, or a name under which the page was not asked for, is refused.
 """
@@ -22,7 +9,8 @@ from __future__ import annotations
 import functools
 import gzip
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -36,32 +24,45 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from coterie.core.errors import CoterieError, lines_of
-from coterie.page import client, gallery, home, judgement, letter, offers, own_rows, rows
+from coterie.page import decisions, feedback
+from coterie.page.card import csv_of
 from coterie.page.cards import CARDS
-from coterie.page.catalogue import LANGUAGES, Words, language_of
-from coterie.page.files import attachment, shipped
+from coterie.page.client import client_data_page, client_news, client_page
 from coterie.page.guard import Guard
+from coterie.page.home import clients_page, home_news, home_page
 from coterie.page.library import Entry, Library
-from coterie.page.live import Watchers
-from coterie.page.render import Frame, address, document
-from coterie.page.standing import news_of
+from coterie.page.live import Watchers, news_of
+from coterie.page.render import Frame, address, render_page
+from coterie.page.reports import advice_or_check_page, report_page, side_by_side_page, study_data_page
 from coterie.page.view import View, view_of
+from coterie.show.html import PLOTLY
+from coterie.show.words import LANGUAGES, Words, language_of, speaking
 
-MOST_SENT = 1 << 16  # bytes of a form
+_MOST_SENT = 1 << 16  # bytes of a form
+_STATIC = {
+    "style.css": ("coterie.show", "static/style.css", "text/css"),
+    "figures.js": ("coterie.show", "static/figures.js", "text/javascript"),
+    "plotly.js": ("coterie.show", f"static/{PLOTLY}", "text/javascript"),
+    "page.css": ("coterie.page", "static/page.css", "text/css"),
+    "plotly.css": ("coterie.page", "static/plotly.css", "text/css"),
+    "page.js": ("coterie.page", "static/page.js", "text/javascript"),
+    "icon.svg": ("coterie.page", "static/icon.svg", "image/svg+xml"),
+}
 
 
-def still(answer: Callable[..., Response]) -> Callable[..., Response]:
-    """While it answers, nothing that it reads is read anew for somebody else."""
+def _still(answer: Callable[..., Response | str]) -> Callable[..., Response]:
+    """While it answers, nothing that it reads is read anew for somebody else; in the language of who asks."""
 
     @functools.wraps(answer)
-    def held(app: App, *asked: Any) -> Response:
-        with app.library.lock:
-            return answer(app, *asked)
+    def held(app: _App, request: Request, *more: Any) -> Response:
+        with app.library.lock, speaking(app.say(request).language):
+            found = answer(app, request, *more)
+        return app.answer(request, found) if isinstance(found, str) else found
 
     return held
 
 
-class App:
+class _App:
     """Answers, from a library."""
 
     def __init__(self, library: Library) -> None:
@@ -70,41 +71,42 @@ class App:
 
     def routes(self) -> list[Route]:
         get: Mapping[str, Callable[[Request], Any]] = {
-            "/": self.front,
-            "/side": self.side,
-            "/report/{id}": self.report,
-            "/data/{id}": self.data,
-            "/run/{id}": self.study,
+            "/": self.front,  # all that there is; at a site, the site
+            "/side": self.side,  # studies side by side: ?id=..&id=..
+            "/report/{id}": self.report,  # in full, as in a report
+            "/data/{id}": self.data,  # quality and similarity of all clients
+            "/run/{id}": self.study,  # its clients
             "/run/{id}/{client}": self.client,
-            "/run/{id}/{client}/cards": self.cards,
-            "/run/{id}/{client}/data": self.own_data,
-            "/run/{id}/{client}/card/{name}": self.csv,
-            "/run/{id}/{client}/letter/{partner}": self.letter,
-            "/news": self.all_news,
+            "/run/{id}/{client}/cards": self.cards,  # what changes on that page, for news
+            "/run/{id}/{client}/data": self.own_data,  # quality, and what differs from others by column
+            "/run/{id}/{client}/card/{name}": self.csv,  # a card's table
+            "/run/{id}/{client}/letter/{partner}": self.letter,  # feedback
+            "/news": self.all_news,  # server-sent events
             "/news/{id}": self.news,
-            "/static/{name}": shipped,
+            "/static/{name}": _shipped,
         }
-        post: Mapping[str, Callable[[Request], Any]] = {
-            "/run/{id}/{client}/decide": self.decide,
-            "/site/decide": self.site_decides,
-        }
-        return [
-            *(Route(path, handler) for path, handler in get.items()),
-            *(Route(path, handler, methods=["POST"]) for path, handler in post.items()),
-        ]
+        made = [Route(path, handler) for path, handler in get.items()]
+        decide = Route("/run/{id}/{client}/decide", self.decide, methods=["POST"])
+        return [*made, decide, Route("/site/decide", self.site_decides, methods=["POST"])]
 
     # who reads
 
     def say(self, request: Request) -> Words:
         wanted = request.query_params.get("lang") or request.cookies.get("lang", "")
-        return Words(
-            wanted if wanted in LANGUAGES else language_of(request.headers.get("accept-language", ""))
-        )
+        return Words(wanted) if wanted in LANGUAGES else _accepted(request)
 
     def frame(self, request: Request, title: str = "") -> Frame:
         site = self.library.sites[0] if self.library.sites else None
         name = f"{site.name}, {site.federation}" if site else ""
         return Frame(self.say(request), request.url.path, dict(request.query_params), title, name)
+
+    def live_frame(self, request: Request, entry: Entry, title: str = "") -> Frame:
+        """Of a page that follows a study."""
+        return replace(self.frame(request, title or entry.name), live=address("news", entry.id))
+
+    def waiting(self, request: Request, entry: Entry) -> str:
+        """Before the first round."""
+        return render_page("message.html", self.live_frame(request, entry), waiting=True)
 
     def answer(self, request: Request, html: str, status: int = 200) -> Response:
         response = HTMLResponse(html, status)
@@ -128,55 +130,53 @@ class App:
 
     # what is asked for
 
-    @still
-    def front(self, request: Request) -> Response:
-        trouble = request.query_params.get("trouble", "")
-        return self.answer(request, home.page(self.library, self.frame(request), trouble))
+    @_still
+    def front(self, request: Request) -> Response | str:
+        return home_page(self.library, self.frame(request), request.query_params.get("trouble", ""))
 
-    @still
-    def side(self, request: Request) -> Response:
-        found = [self.library.entry(id) for id in request.query_params.getlist("id")]
+    @_still
+    def side(self, request: Request) -> Response | str:
+        found = map(self.library.entry, request.query_params.getlist("id"))
         entries = [entry for entry in found if entry is not None and entry.study]
-        frame = self.frame(request, self.say(request)("gallery.side"))
-        return self.answer(request, gallery.side_by_side(self.library, entries, frame))
+        frame = self.frame(request, self.say(request)("run_list.side"))
+        return side_by_side_page(self.library, entries, frame)
 
-    @still
-    def study(self, request: Request) -> Response:
+    @_still
+    def study(self, request: Request) -> Response | str:
         """To a client's page, if one was chosen; of what has no clients' pages, all there is to show."""
-        entry, say = self.entry(request), self.say(request)
+        entry = self.entry(request)
         if not entry.study:
-            return self.answer(request, home.other(entry, self.frame(request, entry.name)))
+            return advice_or_check_page(entry, self.frame(request, entry.name))
         wanted, label = (request.query_params.get(k, "") for k in ("client", "label"))
         if wanted:
             return RedirectResponse(address("run", entry.id, wanted, label=label), 303)
         study = self.library.study(entry)
         if not study.records:
-            return self.answer(request, waiting(self.frame(request, entry.name), entry, say))
-        return self.answer(request, home.clients(self.library, entry, study, self.frame(request, entry.name)))
+            return self.waiting(request, entry)
+        return clients_page(entry, study, self.live_frame(request, entry))
 
-    @still
-    def report(self, request: Request) -> Response:
+    @_still
+    def report(self, request: Request) -> Response | str:
         entry = self.entry(request)
-        frame, study = self.frame(request, entry.name), self.library.study(entry)
-        html = study.once(("report", frame.say.language), lambda: gallery.whole(entry, study, frame))
-        return self.answer(request, html)
+        frame, study = self.live_frame(request, entry), self.library.study(entry)
+        key = ("report", frame.say.language)
+        return str(study.once(key, lambda: report_page([study.section(entry.name)], frame)))
 
-    @still
-    def data(self, request: Request) -> Response:
+    @_still
+    def data(self, request: Request) -> Response | str:
         entry = self.entry(request)
-        study = self.library.study(entry)
-        return self.answer(request, rows.page(self.library, entry, study, self.frame(request, entry.name)))
+        return study_data_page(self.library, entry, self.frame(request, entry.name))
 
-    @still
-    def client(self, request: Request, trouble: str = "", status: int = 200) -> Response:
+    @_still
+    def client(self, request: Request, trouble: str = "", status: int = 200) -> Response | str:
         entry = self.entry(request)
         if entry.study and not self.library.study(entry).records:
-            return self.answer(request, waiting(self.frame(request, entry.name), entry, self.say(request)))
+            return self.waiting(request, entry)
         view = self.view(request)
-        frame = self.frame(request, f"{view.client} · {entry.name}")
-        return self.answer(request, client.page(self.library, view, frame, trouble), status)
+        frame = self.live_frame(request, entry, f"{view.client} · {entry.name}")
+        return self.answer(request, client_page(view, frame, trouble), status)
 
-    @still
+    @_still
     def cards(self, request: Request) -> Response:
         """Made and packed once for all who read the same version in the same language: of the last look that
         news were told of, as in short rounds every page would find another version.
@@ -186,36 +186,35 @@ class App:
         if request.headers.get("if-none-match") == mark:
             return Response(status_code=304)
         key = ("cards", view.client, view.label, say.language)
-        packed = view.study.once(key, lambda: gzip.compress(client.news(view, say).encode(), 5))
+        packed = view.study.once(key, lambda: gzip.compress(client_news(view, say).encode(), 5))
         return Response(
             packed,
             media_type="text/html; charset=utf-8",
             headers={"Content-Encoding": "gzip", "ETag": mark, "Cache-Control": "no-cache"},
         )
 
-    @still
-    def own_data(self, request: Request) -> Response:
+    @_still
+    def own_data(self, request: Request) -> str:
         view = self.view(request)
-        frame = self.frame(request, f"{view.client} · {view.entry.name}")
-        return self.answer(request, own_rows.page(self.library, view, frame))
+        return client_data_page(self.library, view, self.frame(request, f"{view.client} · {view.entry.name}"))
 
-    @still
+    @_still
     def csv(self, request: Request) -> Response:
         view, say = self.view(request), self.say(request)
         key = request.path_params["name"].removesuffix(".csv")
         if key not in CARDS:
             raise HTTPException(404)
         card = CARDS[key](view, say)
-        text = "" if card.table is None else card.table.csv(card.columns)
-        return attachment(text, "text/csv; charset=utf-8", f"{key}-{view.client}.csv")
+        text = "" if card.table is None else csv_of(card.table)
+        return _attachment(text, "text/csv", f"{key}-{view.client}.csv")
 
-    @still
+    @_still
     def letter(self, request: Request) -> Response:
         view, partner = self.view(request), request.path_params["partner"]
         if partner not in view.names or partner == view.client:
             raise HTTPException(404)
-        text = letter.text(view, partner, self.say(request))
-        return attachment(text, "text/plain; charset=utf-8", f"letter-{partner}.txt")
+        text = feedback.letter(view, partner, self.say(request))
+        return _attachment(text, "text/plain", f"letter-{partner}.txt")
 
     async def news(self, request: Request) -> Response:
         entry = self.entry(request)
@@ -224,7 +223,7 @@ class App:
     async def all_news(self, request: Request) -> Response:
         def told() -> dict[str, str]:
             with self.library.lock:
-                return home.news(self.library)
+                return home_news(self.library)
 
         return self.listening(request, "", told)
 
@@ -236,82 +235,92 @@ class App:
     # what people decide
 
     async def decide(self, request: Request) -> Response:
-        form = await sent(request)
+        form = await _sent(request)
         return await run_in_threadpool(self._decide, request, form)
 
     def _decide(self, request: Request, form: Mapping[str, Sequence[str]]) -> Response:
         view = self.view(request)
         try:
-            if judgement.one(form, "kind") == "wish":
-                return attachment(
-                    judgement.wish(view), "text/plain; charset=utf-8", f"wish-{view.client}.txt"
-                )
-            to = judgement.decide(view, form, self.library)
+            if decisions.field_of(form, "kind") == "wish":
+                return _attachment(decisions.wish_text(view), "text/plain", f"wish-{view.client}.txt")
+            to = decisions.decide(view, form, self.library)
         except CoterieError as error:
             return self.client(request, "; ".join(lines_of(error)), 422)
-        label = request.query_params.get("label", "")
-        return RedirectResponse(
-            to or address("run", view.entry.id, view.client, label=label) + "#judgement", 303
-        )
+        back = address("run", view.entry.id, view.client, label=request.query_params.get("label", ""))
+        return RedirectResponse(to or f"{back}#judgement", 303)
 
     async def site_decides(self, request: Request) -> Response:
-        form = await sent(request)
+        form = await _sent(request)
         try:
-            await run_in_threadpool(offers.site_decides, self.library, form)
+            await run_in_threadpool(decisions.site_decides, self.library, form)
         except CoterieError as error:
             return RedirectResponse(address("", trouble="; ".join(lines_of(error))), 303)
         return RedirectResponse("/#offers", 303)
 
 
-async def sent(request: Request) -> Mapping[str, Sequence[str]]:
+async def _sent(request: Request) -> Mapping[str, Sequence[str]]:
     """The fields of a small form."""
-    size = 0
     body = bytearray()
     async for part in request.stream():
-        size += len(part)
-        if size > MOST_SENT:
-            raise HTTPException(413)
         body += part
+        if len(body) > _MOST_SENT:
+            raise HTTPException(413)
     return parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=5000)
 
 
-def waiting(frame: Frame, entry: Entry, say: Words) -> str:
-    """Before the first round."""
-    told = f'<p id="standing" data-live data-reload>{escape(say("live.before"))}</p>'
-    main = f'<div class="head"><h1>{escape(frame.title)}</h1>{told}</div>'
-    return document(frame, main, live=address("news", entry.id))
+def _accepted(request: Request) -> Words:
+    """The language of the browser."""
+    return Words(language_of(request.headers.get("accept-language", "")))
 
 
-async def not_found(request: Request, error: Exception) -> Response:
+async def _not_found(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
-    say = Words(language_of(request.headers.get("accept-language", "")))
-    text = say("shell.missing") if status == 404 else str(status)
-    frame = Frame(say, request.url.path, {}, text)
-    return HTMLResponse(
-        document(frame, f'<div class="head"><h1>{text}</h1><p><a href="/">Coterie</a></p></div>'), status
-    )
+    say = _accepted(request)
+    frame = Frame(say, request.url.path, {}, say("shell.missing") if status == 404 else str(status))
+    return HTMLResponse(render_page("message.html", frame, home=True), status)
 
 
-async def trouble(request: Request, error: Exception) -> Response:
+async def _trouble(request: Request, error: Exception) -> Response:
     """What a folder cannot tell is said, in a line, as in the shell."""
-    say = Words(language_of(request.headers.get("accept-language", "")))
-    frame = Frame(say, request.url.path, {}, say("shell.trouble"))
+    frame = Frame(say := _accepted(request), request.url.path, {}, say("shell.trouble"))
     assert isinstance(error, CoterieError)
-    lines = "".join(f'<p class="warning">{escape(line)}</p>' for line in lines_of(error))
-    return HTMLResponse(
-        document(frame, f'<div class="head"><h1>{say("shell.trouble")}</h1>{lines}</div>'), 409
-    )
+    return HTMLResponse(render_page("message.html", frame, warnings=lines_of(error)), 409)
 
 
 def application(
     library: Library, token: str, hosts: Sequence[str], cookie: str = "coterie", secure: bool = False
 ) -> Starlette:
-    app = App(library)
+    app = _App(library)
     guard = Middleware(Guard, token=token, hosts=hosts, cookie=cookie, secure=secure)
     made = Starlette(
         routes=app.routes(),
         middleware=[guard, Middleware(GZipMiddleware, minimum_size=800, compresslevel=5)],
-        exception_handlers={HTTPException: not_found, CoterieError: trouble},
+        exception_handlers={HTTPException: _not_found, CoterieError: _trouble},
     )
     made.state.page = app
     return made
+
+
+def _shipped(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _STATIC:
+        raise HTTPException(404)
+    data, packed, kind = _read(name)
+    headers = {"Cache-Control": "private, max-age=300", "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(packed, media_type=kind, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(data, media_type=kind, headers=headers)
+
+
+@functools.cache
+def _read(name: str) -> tuple[bytes, bytes, str]:
+    """As it is, packed, and of which kind: once for all who ask."""
+    package, path, kind = _STATIC[name]
+    data = files(package).joinpath(path).read_bytes()
+    return data, gzip.compress(data, 9, mtime=0), kind
+
+
+def _attachment(text: str, kind: str, name: str) -> Response:
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)
+    headers = {"Content-Disposition": f'attachment; filename="{plain}"'}
+    return Response(text, media_type=f"{kind}; charset=utf-8", headers=headers)

@@ -10,19 +10,20 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coterie.page.catalogue import Words, language_of
+from coterie.page.render import render_part
+from coterie.show.words import Words, language_of
 
-EMPTY = "'unsafe-hashes' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+_EMPTY = "'unsafe-hashes' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 """Of an empty style, which plotly sets: no other has this hash."""
-POLICY = (
-    f"default-src 'none'; script-src 'self'; style-src 'self' {EMPTY}; img-src 'self' data: blob:; "
+_POLICY = (
+    f"default-src 'none'; script-src 'self'; style-src 'self' {_EMPTY}; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-HEADERS = {
-    "Content-Security-Policy": POLICY,
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",  # without any, a browser would not say where a form comes from
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -48,7 +49,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 kept = list(message.get("headers", ()))
                 known = {name.lower() for name, _ in kept}
-                more = HEADERS if b"cache-control" in known else {**HEADERS, "Cache-Control": "no-store"}
+                more = _HEADERS if b"cache-control" in known else {**_HEADERS, "Cache-Control": "no-store"}
                 message["headers"] = [*kept, *((k.encode(), v.encode()) for k, v in more.items())]
             await send(message)
 
@@ -69,24 +70,12 @@ class Guard:
             )
             return answer
         if not self._right(request.cookies.get(self.cookie, "")) or given is not None:
-            return unknown(language_of(request.headers.get("accept-language", "")))
-        if request.method not in ("GET", "HEAD") and not self._own(request, host):
+            say = Words(language_of(request.headers.get("accept-language", "")))
+            return HTMLResponse(render_part("unknown.html", say), 401)
+        own = request.headers.get("origin", "") == f"{request.url.scheme}://{host}"
+        if request.method not in ("GET", "HEAD") and not own:
             return PlainTextResponse("a form of another page is not taken\n", 403)
         return None
 
     def _right(self, token: str) -> bool:
         return hmac.compare_digest(token.encode(), self.token.encode())
-
-    def _own(self, request: Request, host: str) -> bool:
-        origin = request.headers.get("origin", "")
-        return origin == f"{request.url.scheme}://{host}"
-
-
-def unknown(language: str) -> Response:
-    """Who has no token, or a wrong one."""
-    say = Words(language)
-    return HTMLResponse(
-        f"<!doctype html><html lang={language}><meta charset=utf-8><title>Coterie</title>"
-        f"<h1>{say('shell.unknown')}</h1><p>{say('shell.unknown_how')}</p></html>",
-        401,
-    )

@@ -1,129 +1,125 @@
-"""Where a reader begins: a site's own page, the clients of a study, and what has none: advice, checks."""
+"""Where a reader begins: all that there is, a site's own page, the clients of a study."""
 
 from __future__ import annotations
 
 import json
+import time
 import zlib
-from dataclasses import replace
-from html import escape
+from dataclasses import dataclass, replace
+from typing import Any
 
+from coterie.core.errors import CoterieError
 from coterie.methods.baselines import NOTHING
-from coterie.page import gallery, offers, plans
-from coterie.page.cards import gain
-from coterie.page.catalogue import LANGUAGES, Words
-from coterie.page.library import Entry, Library, Site
-from coterie.page.reading import Study, quality_of
-from coterie.page.render import Frame, address, document, note
-from coterie.page.standing import happened, live_strip, standing
-from coterie.report import views
-from coterie.report.quality import quality_part
-from coterie.runs.advising import ANSWERS
+from coterie.metrics.summary import mean_over_clients
+from coterie.metrics.table import METRICS
+from coterie.page.decisions import asked, offers, plans
+from coterie.page.library import KINDS, Entry, Library, summary_of
+from coterie.page.live import events_list, status_line, status_of, status_or_error
+from coterie.page.render import Frame, address, render_page
+from coterie.page.studies import Study
+from coterie.page.view import figure
+from coterie.show import views
+from coterie.show.words import LANGUAGES, Words
 from coterie.storage.tail import last_lines
 
-ASKED = 12  # lines of a site's diary
 
-
-def page(library: Library, frame: Frame, trouble: str = "") -> str:
+def home_page(library: Library, frame: Frame, trouble: str = "") -> str:
     """All runs; of a site, who asks for it above them, and below its models and what it was asked."""
     say, sites = frame.say, library.sites
-    title = say("site.title", name=", ".join(s.name for s in sites)) if sites else say("gallery.head")
-    above = "".join(
-        f'<section id="offers{i or ""}"><h2>{escape(say("offer.title"))}</h2>'
-        f'<div id="offers-{i}" data-live>{offers.offers(site, say)}</div></section>'
-        f'<section id="plans{i or ""}"><h2>{escape(say("plan.title"))}</h2>'
-        f'<div id="plans-{i}" data-live>{plans.plans(site, say)}</div></section>'
-        for i, site in enumerate(sites)
-    )
-    below = "".join(of_site(site, i, say) for i, site in enumerate(sites))
-    main = f"""<div class="head" data-refresh="/"><h1>{escape(title)}</h1></div>{note(trouble)}{above}
-{gallery.gallery(library, say)}{below}"""
-    return document(replace(frame, title=title), main, live="/news")
+    title = say("site.title", name=", ".join(s.name for s in sites)) if sites else say("run_list.head")
+    shown = [
+        {
+            "offers": offers(site, say),
+            "plans": plans(site, say),
+            "models": sorted(p.name for p in (site.state / "models").glob("*") if p.is_dir()),
+            "asked": asked(site),
+            "state": site.state,
+        }
+        for site in sites
+    ]
+    figure_of = "figure_own" if sites else "figure"  # whose page it is decides whose figure it is
+    columns = ("name", "kind", "data", "methods", "clients", "state", figure_of, "changed")
+    parts = {"kinds": tuple(KINDS), "columns": columns, "rows": _rows(library, say), "sites": shown}
+    return render_page("home.html", replace(frame, title=title, live="/news"), **parts, trouble=trouble)
 
 
-def of_site(site: Site, number: int, say: Words) -> str:
-    return f"""<section id="models{number or ""}"><h2>{escape(say("site.models"))}</h2>
-<div id="models-{number}" data-live>{models(site, say)}</div></section>
-<section id="asked{number or ""}"><h2>{escape(say("site.asked"))}</h2>
-<details><summary>{escape(say("site.diary"))}</summary>
-<div id="asked-{number}" data-live>{diary(site)}</div></details></section>"""
-
-
-def news(library: Library) -> dict[str, str]:
+def home_news(library: Library) -> dict[str, str]:
     """That there is something new: another version, which is a number made of all that is shown."""
-    version = zlib.crc32(page(library, Frame(Words(), "/", {})).encode())
+    version = zlib.crc32(home_page(library, Frame(Words(), "/", {})).encode())
     return dict.fromkeys(LANGUAGES, json.dumps({"version": version}))
 
 
-def diary(site: Site) -> str:
-    lines = "".join(
-        f"<li><time>{escape(str(one.get('time', ''))[:19])}</time> {escape(str(one.get('by', '')))}: "
-        f"{escape(str(one.get('asked', '')))} – {escape(str(one.get('outcome', '')))}</li>"
-        for one in reversed(last_lines(site.state / "asked.jsonl", ASKED))
-    )
-    return f'<ol class="events" reversed>{lines}</ol>'
-
-
-def models(site: Site, say: Words) -> str:
-    names = sorted(p.name for p in (site.state / "models").glob("*") if p.is_dir())
-    if not names:
-        return f"<p>{escape(say('site.no_models'))}</p>"
-    using = f"coterie predict {site.state / 'models'}/NAME patients.csv"
-    listed = "".join(f"<li>{escape(name)}</li>" for name in names)
-    return f"<ul>{listed}</ul><pre tabindex='0'>{escape(using)}</pre>"
-
-
-def clients(library: Library, entry: Entry, study: Study, frame: Frame) -> str:
+def clients_page(entry: Entry, study: Study, frame: Frame) -> str:
     """Of a study: how it stands, and a link to each client's page."""
-    say, record = frame.say, study.first
+    say, record, now = frame.say, study.first, status_or_error(entry)
     metric = views.headline_metric([record])
     trained = [r for r in study.records if views.method(r) != NOTHING] or study.records
-    latest = views.final(trained[0], metric)
-    rows = "".join(
-        f'<tr><th scope="row"><a href="{escape(address("run", entry.id, name))}">{escape(name)}</a></th>'
-        f"<td>{escape(say.whole(size))}</td><td>{escape(gain.figure(value, metric, say))}</td></tr>"
-        for name, size, value in zip(record.clients, views.sizes(record)["train"], latest, strict=True)
-    )
-    heads = (say("gallery.clients_name"), say("gallery.rows"), say.metric(metric))
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
-    links = [
-        (address("report", entry.id), say("client.report")),
-        (address("data", entry.id), say("client.data")),
+    sizes, latest = views.sizes(record)["train"], views.final(trained[0], metric)
+    listed = [
+        (name, say.whole(size), figure(value, metric, say))
+        for name, size, value in zip(record.clients, sizes, latest, strict=True)
     ]
-    listed = "".join(f'<li><a href="{escape(to)}">{escape(text)}</a></li>' for to, text in links)
-    live = standing(entry).live
-    here = escape(address("run", entry.id))
-    main = f"""<div class="head" data-refresh="{here}"><h1>{escape(entry.name)}</h1>
-{live_strip(entry, say)}</div>
-<section id="clients"><h2>{escape(say("gallery.choose_client"))}</h2>
-<div class="box" tabindex="0" role="region" aria-label="{escape(say("gallery.choose_client"))}">
-<table class="figures"><thead><tr>{head}</tr></thead>
-<tbody id="clients-rows" data-live>{rows}</tbody></table></div></section>
-<section id="events"><h2>{escape(say("client.events"))}</h2>
-<div id="happened" data-live>{happened(live.events if live else (), say)}</div></section>
-<section id="more"><h2>{escape(say("client.more"))}</h2><ul>{listed}</ul></section>"""
-    return document(frame, main, live=address("news", entry.id))
+    parts = {"status": status_line(now, say), "events": events_list(now, say), "metric": say.metric(metric)}
+    return render_page("clients.html", frame, entry=entry, clients=listed, **parts)
 
 
-def other(entry: Entry, frame: Frame) -> str:
-    """Advice in its own words, or what a check found."""
-    say = frame.say
-    if entry.kind == "check":
-        table = quality_of(entry.path)
-        body = quality_part(table) if table is not None else note(say("shell.trouble"))
-    else:
-        body = advice_part(entry, say)
-    english = f'<p class="what">{escape(say("gallery.english"))}</p>' if say.language != "en" else ""
-    main = f"""<div class="head"><h1>{escape(entry.name)}</h1>{english}</div>
-<div class="report" lang="en"><section>{body}</section></div>"""
-    return document(frame, main)
+@dataclass(frozen=True)
+class Row:
+    """One line. Of what cannot be read, `broken` says why; what has no rounds has no state and no figure."""
+
+    entry: Entry
+    to: str
+    data: str
+    methods: str
+    clients: str
+    changed: str
+    broken: str = ""
+    state: str = ""
+    rounds: str = ""
+    figure: str = ""
+    goes_on: bool = False
 
 
-def advice_part(entry: Entry, say: Words) -> str:
-    """What each client was told, as the folder's own page has it."""
-    from coterie.report.answers_page import answers_part, gains_part, gifts_part, partners_part
-    from coterie.runs.advising import read_advice
+def _rows(library: Library, say: Words) -> list[Row]:
+    """Those of runs that do not go on are made once."""
+    kept: dict[tuple[Entry, str], Row] = library.rows
+    entries = library.all()
+    made = {entry: kept.get((entry, say.language)) or _row(library, entry, say) for entry in entries}
+    there = {key: row for key, row in kept.items() if key[0] in made}
+    done = {(entry, say.language): row for entry, row in made.items() if not row.goes_on}
+    library.rows = {**there, **done}
+    return list(made.values())
 
-    if not (entry.path / ANSWERS).exists():
-        return f"<p>{escape(say('live.before'))}</p>"
-    advice = read_advice(entry.path)
-    return answers_part(advice) + gains_part(advice) + partners_part(advice) + gifts_part(advice)
+
+def _row(library: Library, entry: Entry, say: Words) -> Row:
+    told, site = summary_of(entry), library.site_of(entry)
+    return Row(
+        entry,
+        address("run", entry.id, site.name) if site is not None else address("run", entry.id),
+        str(told.get("data", "")),
+        say.listed([str(m) for m in told.get("methods", ())], 4),
+        str(told.get("clients", "")),
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.changed)),
+        told.get("broken", ""),
+        *(_progress(entry, say) if entry.study else ()),
+    )
+
+
+def _progress(entry: Entry, say: Words) -> tuple[str, str, str, bool]:
+    """Its state, how far it is, its headline figure, from the ends of files alone, and whether it goes on."""
+    try:
+        now = status_of(entry)
+    except (CoterieError, OSError):
+        return "", "", "", False
+    rounds = f"{now.done}/{now.of}"
+    if entry.kind != "run":
+        return now.state, rounds, "", now.goes_on
+    scores: dict[str, Any] = next(
+        (m["scores"] for m in reversed(last_lines(entry.path / "metrics.jsonl", 3)) if m.get("scores")), {}
+    )
+    shown = ""
+    for metric in (name for name, known in METRICS.items() if known.headline):
+        values = scores.get("own/test", {}).get(metric)
+        if not shown and values and any(v is not None for v in values):
+            shown = f"{say.metric(metric)} {figure(mean_over_clients(values), metric, say)}"
+    return now.state, rounds, shown, now.goes_on

@@ -21,12 +21,12 @@ from coterie.storage.paths import state_folder
 if TYPE_CHECKING:
     import uvicorn
 
-    from coterie.federation.party import Kit
+    from coterie.federation.kits.kit import Kit
 
-PORT, TRIED = 8377, 20  # the usual port, and how many after it are tried
-BEHIND = 10  # by how much readers stand behind a run on the same machine
-LOCAL = ("127.0.0.1", "localhost", "[::1]")
-TOKEN = "page-token"
+PORT, _TRIED = 8377, 20  # the usual port, and how many after it are tried
+_BEHIND = 10  # by how much readers stand behind a run on the same machine
+_LOCAL = ("127.0.0.1", "localhost", "[::1]")
+_TOKEN = "page-token"
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Where:
     def hosts(self) -> list[str]:
         """The names under which it may be asked for."""
         mine = [n.lower() for n in (self.name, self.host) if n and n not in ("0.0.0.0", "::")]
-        return [*LOCAL, *mine, *([] if self.local else [self.kit.name.lower()] if self.kit else [])]
+        return [*_LOCAL, *mine, *([] if self.local else [self.kit.name.lower()] if self.kit else [])]
 
 
 def token_of(folder: Path) -> str:
     """The same after a restart, so that a page that is open goes on; for its owner's eyes alone."""
-    path = folder / TOKEN
+    path = folder / _TOKEN
     with contextlib.suppress(OSError):
         found = path.read_text().strip()
         if len(found) >= 32 and path.stat().st_mode & 0o077 == 0:
@@ -92,7 +92,7 @@ def token_of(folder: Path) -> str:
 def listening(where: Where) -> Iterator[socket.socket]:
     """A socket that listens; the usual port, or the next free one if none was asked for."""
     family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
-    ports = [where.port] if where.port else [*range(PORT, PORT + TRIED), 0]
+    ports = [where.port] if where.port else [*range(PORT, PORT + _TRIED), 0]
     for port in ports:
         sock = socket.socket(family, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -142,7 +142,7 @@ def serve(library: Library, where: Where) -> None:
     where.check()
     token = token_of(state_folder())
     with contextlib.suppress(AttributeError, OSError):  # a system that knows no priorities
-        os.nice(BEHIND)
+        os.nice(_BEHIND)
     with listening(where) as sock:
         port = sock.getsockname()[1]
         name = where.name or where.host

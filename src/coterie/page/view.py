@@ -11,16 +11,20 @@ from pathlib import Path
 import numpy as np
 
 from coterie.core.errors import BadRun
-from coterie.core.partners import Partners
+from coterie.core.partners import Partners, Shares
+from coterie.features.ranking.ranking import is_ranking, ranked, reason
+from coterie.features.similarity.similarity import Similarity, similarity_of
 from coterie.methods.baselines import NOTHING
 from coterie.page.library import Entry, Library, Site
-from coterie.page.reading import Study
-from coterie.report import views
-from coterie.report.nothing import nothing_in
-from coterie.runs.alike import Similarity, similarity_of
+from coterie.page.studies import Study
+from coterie.report.learnable import nothing_in
 from coterie.runs.record import Record
+from coterie.show import views
+from coterie.show.numbers import in_percent
+from coterie.show.words import Words
 
-ROUNDS = 200  # of a picture
+_ROUNDS = 200  # of a picture
+LEAST = 0.005  # of a model: whoever counts less is not named
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +75,29 @@ class View:
         return views.partners(self.record, self.number)
 
     @property
+    def shares(self) -> Shares:
+        """What the weights are shares of: a client's model, the part that all share, or nothing known."""
+        rule = self.record.config.get(self.method, {}).get("rule", "mean")
+        return self.partners.shares if self.partners is not None and rule == "mean" else ""
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """By other, the best first: the name of why it is in a ranking's circle or not."""
+        if not is_ranking(self.record):
+            return {}
+        found = ranked(self.record)
+        if self.number not in found.requesters:
+            return {}
+        return {j: reason(found, self.number, j) for j in found.order(self.number)}
+
+    @property
     def path(self) -> Path:
         return self.study.path_of(self.record)
 
     @cached_property
     def rounds(self) -> list[int]:
         """Those of a picture."""
-        return views.thin(sorted(self.record.weights), ROUNDS)
+        return views.thin(sorted(self.record.weights), _ROUNDS)
 
     @cached_property
     def heard(self) -> np.ndarray:
@@ -101,6 +121,11 @@ class View:
         return np.asarray(self.record.weights[self.rounds[-1]], float) if self.rounds else np.zeros((n, n))
 
 
+def figure(value: float, metric: str, say: Words) -> str:
+    """A metric as the reader's language writes it."""
+    return say.percent(value, 1) if in_percent(metric) else say.number(value)
+
+
 def labels_of(study: Study) -> list[str]:
     """The methods of a study; those that train together first, always the same answer last."""
     by_label = study.groups()
@@ -120,14 +145,14 @@ def view_of(library: Library, entry: Entry, client: str, label: str = "", age: f
         return None
     runs = by_label[label]
     kin = study.once(("kin",), lambda: library.kin(entry, runs[0].clients))
-    similarity, same = study.once(("alike",), lambda: alike(study, kin, runs[0]))
+    similarity, same = study.once(("alike",), lambda: similarity_of_study(study, kin, runs[0]))
     return View(
         entry,
         study,
         label,
         client,
         runs,
-        alone_beside(study, kin, runs),
+        _alone_beside(study, kin, runs),
         similarity,
         same,
         library.site_of(entry),
@@ -136,7 +161,7 @@ def view_of(library: Library, entry: Entry, client: str, label: str = "", age: f
     )
 
 
-def alone_beside(study: Study, kin: Sequence[Study], runs: Sequence[Record]) -> Sequence[Record]:
+def _alone_beside(study: Study, kin: Sequence[Study], runs: Sequence[Record]) -> Sequence[Record]:
     """Training alone in the same study, or on the same rows elsewhere; nothing where this is alone itself."""
     if views.method(runs[0]) == "local":
         return ()
@@ -152,11 +177,11 @@ def alone_beside(study: Study, kin: Sequence[Study], runs: Sequence[Record]) -> 
     return list(found.values())
 
 
-def alike(study: Study, kin: Sequence[Study], record: Record) -> tuple[Similarity | None, bool]:
+def similarity_of_study(study: Study, kin: Sequence[Study], record: Record) -> tuple[Similarity | None, bool]:
     """Sketches of these rows, else of the same sites with other rows set aside."""
     rows, other = str(record.about.get("rows", "")), None
     for owner, one in ((some, one) for some in (study, *kin) for one in some.records):
-        found = sketches(owner, one) if one.clients == record.clients else None
+        found = _sketches(owner, one) if one.clients == record.clients else None
         if found is None:
             continue
         if owner is study or (rows and rows == one.about.get("rows")):
@@ -166,7 +191,7 @@ def alike(study: Study, kin: Sequence[Study], record: Record) -> tuple[Similarit
     return other, False
 
 
-def sketches(owner: Study, record: Record) -> Similarity | None:
+def _sketches(owner: Study, record: Record) -> Similarity | None:
     """What a run says of them, worked out once while its study stays as it is; damaged, it says nothing."""
 
     def read() -> Similarity | None:

@@ -28,47 +28,38 @@ def refuse_other_meaning(known: Saved, new: Saved) -> None:
             "same columns in the same order"
         )
     if known.classes != new.classes:
-        named = [f"{listed(s.classes)} for {s.client!r}" for s in (known, new)]
+        named = [f"{some_names(s.classes)} for {s.client!r}" for s in (known, new)]
         raise BadInput(
             f"posteriors of different classes: {' and '.join(named)}: join those with the same classes in "
             "the same order"
         )
-    refuse_other_scale(known, new)
-    mine, others = parts_of(known), parts_of(new)
-    for name in mine:
-        if name in others:
-            refuse_other_column(known.client, mine[name], new.client, others[name])
-
-
-def refuse_other_column(known: str, mine: Part, new: str, other: Part) -> None:
-    a, b = mine.column, other.column
-    if a.kind != b.kind:
-        raise BadInput(
-            f"posteriors of different columns: {a.name!r} is a {a.kind} for {known!r} and a {b.kind} for "
-            f"{new!r}: join those that were trained on the same columns"
-        )
-    if a.unit != b.unit:
-        raise BadInput(
-            f"posteriors in different units: {a.name!r} is in {a.unit or 'no unit'} for {known!r} and in "
-            f"{b.unit or 'no unit'} for {new!r}: train on one unit"
-        )
-
-
-def refuse_other_scale(known: Saved, new: Saved) -> None:
-    found = {s.client: taken_as_they_are(s) for s in (known, new)}
-    if set(found.values()) == {True, False}:
-        plain, scaled = sorted(found, key=lambda client: not found[client])
+    scales = {s.client: taken_as_they_are(s) for s in (known, new)}
+    if set(scales.values()) == {True, False}:
+        plain, scaled = sorted(scales, key=lambda client: not scales[client])
         raise BadInput(
             f"posteriors on different scales: {plain!r} takes numbers as they are, {scaled!r} scales them: "
             "prepare both alike"
         )
+    mine, others = parts_of(known), parts_of(new)
+    for name in (n for n in mine if n in others):
+        a, b = mine[name].column, others[name].column
+        if a.kind != b.kind:
+            raise BadInput(
+                f"posteriors of different columns: {name!r} is a {a.kind} for {known.client!r} and a "
+                f"{b.kind} for {new.client!r}: join those that were trained on the same columns"
+            )
+        if a.unit != b.unit:
+            raise BadInput(
+                f"posteriors in different units: {name!r} is in {a.unit or 'no unit'} for {known.client!r} "
+                f"and in {b.unit or 'no unit'} for {new.client!r}: train on one unit"
+            )
 
 
 def taken_as_they_are(saved: Saved) -> bool | None:
     """Whether a client takes all numbers as they are; None where it has no columns of numbers with names."""
     if saved.preparation is None:
         return True if saved.features else None
-    columns = [p.column for p in saved.preparation.parts if p.read and p.column.kind == "number"]
+    columns = [p.column for p in saved.preparation.parts if p.read and p.column.scaled]
     return all((c.center, c.spread) == (0.0, 1.0) for c in columns) if columns else None
 
 
@@ -78,7 +69,7 @@ def differing(known: Saved, new: Saved) -> str:
         if not one.features:
             return f"{one.client!r} does not name its columns, {other.client!r} does"
         if more := [f for f in one.features if f not in other.features]:
-            return f"only {one.client!r} has {listed(more)}"
+            return f"only {one.client!r} has {some_names(more)}"
     at = next(i for i, (a, b) in enumerate(zip(known.features, new.features, strict=True)) if a != b)
     return (
         f"input {at + 1} is {known.features[at]!r} for {known.client!r} and {new.features[at]!r} for "
@@ -95,7 +86,7 @@ def own_scales(members: Iterable[Saved]) -> list[str]:
     found: dict[str, set[tuple[float, float]]] = {}
     for saved in members:
         for name, part in parts_of(saved).items():
-            if part.column.kind == "number" and part.read:
+            if part.column.scaled and part.read:
                 found.setdefault(name, set()).add((part.column.center, part.column.spread))
     return [name for name, scales in found.items() if len(scales) > 1]
 
@@ -104,7 +95,7 @@ def common_preparation(members: Sequence[Saved]) -> bool:
     """Whether all members read and prepare rows alike."""
     told = [
         (
-            None if s.preparation is None else s.preparation.without_training().told(),
+            None if s.preparation is None else s.preparation.without_training().to_dict(),
             None if s.recipe is None else s.recipe.table(),
         )
         for s in members
@@ -112,6 +103,6 @@ def common_preparation(members: Sequence[Saved]) -> bool:
     return all(other == told[0] for other in told[1:])
 
 
-def listed(names: Sequence[str], most: int = 5) -> str:
+def some_names(names: Sequence[str], most: int = 5) -> str:
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "") if names else "none"

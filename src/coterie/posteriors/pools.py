@@ -27,11 +27,15 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.errors import BadData, BadInput
+from coterie.core.learner import Learner
+from coterie.core.options import coerced
+from coterie.models import MODELS
 from coterie.posteriors import online, store
-from coterie.posteriors.gaussian import Gaussian, checked
+from coterie.posteriors.gaussian import Gaussian, checked, mean
 from coterie.posteriors.meaning import refuse_other_meaning
+from coterie.posteriors.online import joint
 from coterie.posteriors.slots import Slot, same_model
-from coterie.posteriors.store import Header, Saved, Tensors
+from coterie.posteriors.store import Header, Saved, Tensors, intact
 from coterie.storage.atomic import readable_errors
 from coterie.storage.tensors import write_tensors
 
@@ -168,8 +172,9 @@ def locked(path: Path) -> Iterator[None]:
             while True:
                 file = stack.enter_context(place.open("w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
-                if _is(place, file.fileno()):
-                    break  # else whoever we waited for has taken the file away
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(place.stat(), os.fstat(file.fileno())):
+                        break  # else whoever we waited for has taken the file away
             stack.callback(place.unlink, missing_ok=True)
             for draft in path.parent.iterdir():  # of a writer that was killed
                 if re.fullmatch(re.escape(f".{path.name}.") + r"\w{8}", draft.name):
@@ -202,16 +207,50 @@ def _there(path: Path) -> None:
         raise BadData(f"no pool at {path}: make one with 'coterie posterior add {path} FILE'")
 
 
-def _is(place: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(place.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
 def _below(name: str, tensors: Mapping[str, Tensor]) -> Tensors:
     return {f"{name}/{n}": t for n, t in tensors.items()}
 
 
 def _above(name: str, tensors: Mapping[str, Tensor]) -> Tensors:
     return {n.removeprefix(f"{name}/"): t for n, t in tensors.items() if n.startswith(f"{name}/")}
+
+
+ROWS = 512  # samples of one forward pass
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A classifier for inputs of this shape; `buffers` are its tensors outside the posterior."""
+
+    learner: Learner
+    shape: tuple[int, ...]
+    classes: int
+    dtype: torch.dtype
+    buffers: Belief
+
+    def outputs(self, belief: Belief, x: Tensor) -> Tensor:
+        """Logits [n, class] of a draw, for `ensemble.predict`."""
+        whole = {**self.buffers, **belief}
+        return torch.cat([self.learner.outputs(whole, part.to(self.dtype)) for part in torch.split(x, ROWS)])
+
+
+def network_of(pool: SavedPool, path: Path) -> Network:
+    """The network of the pool at `path`; refused if that pool does not know it, or if it is no classifier."""
+    posterior, model = joint(pool.pool), pool.model
+    if "name" not in model:
+        raise BadInput(
+            f"{path} does not say how to build its network: predict from Python with "
+            "coterie.posteriors.ensemble.predict"
+        )
+    with intact(path, "pool", REMEDY):
+        name, options = str(model["name"]), dict(model.get("options", {}))
+        shape, outputs = tuple(int(n) for n in model["shape"]), int(model["outputs"])
+    if outputs < 2:
+        raise BadInput(
+            f"the network of {path} has {outputs} output: predictions need a classifier of at least 2 classes"
+        )
+    kind = MODELS[name]
+    module = kind(**coerced(kind, options, f"model {name}")).build(shape, outputs, seed=0)
+    buffers = pool.buffers
+    tree.load(module, {**buffers, **mean(posterior)})  # refuses tensors that are not this network's
+    return Network(Learner(module, "classification"), shape, outputs, posterior.slots[0].dtype, buffers)

@@ -25,14 +25,14 @@ from torch import Tensor
 
 from coterie.core.belief import Belief, first_not_finite
 from coterie.core.errors import BadData, shown
-from coterie.data.preparation import Preparation, told_of
+from coterie.data.preparation import Preparation, preparation_from_dict
 from coterie.posteriors.gaussian import Gaussian, checked
 from coterie.posteriors.precision import Factor, Precision
 from coterie.posteriors.slots import Slot, Slots, size
 from coterie.storage.tensors import read_tensors, write_tensors
 
 if TYPE_CHECKING:
-    from coterie.data.tables.rules import Recipe
+    from coterie.data.tables.recipe import Recipe
 
 KIND = "posterior 2"
 BUFFER = "buffer/"
@@ -94,7 +94,7 @@ def pack(saved: Saved) -> tuple[Tensors, Header]:
         "network": dict(saved.model),
         "features": list(saved.features),
         "classes": list(saved.classes),
-        "preparation": None if way is None else way.without_training().told(),  # the file is for others
+        "preparation": None if way is None else way.without_training().to_dict(),  # the file is for others
         "recipe": None if saved.recipe is None else saved.recipe.table(),
     }
 
@@ -110,7 +110,7 @@ def unpack(tensors: Tensors, header: Header) -> Saved:
         raise ValueError(f"client is {client!r}")
     rest = {n: t for n, t in tensors.items() if not n.startswith(BUFFER)}
     features, classes = tuple(map(str, header["features"])), tuple(map(str, header["classes"]))
-    way = None if header["preparation"] is None else told_of(header["preparation"])
+    way = None if header["preparation"] is None else preparation_from_dict(header["preparation"])
     if way is not None and way.features != features:
         raise ValueError("its columns do not make its inputs")
     network = dict(header.get("network", {}))
@@ -123,7 +123,7 @@ def unpack(tensors: Tensors, header: Header) -> Saved:
 def _recipe(table: Any) -> Recipe | None:
     if table is None:
         return None
-    from coterie.data.tables.recipe import recipe_of
+    from coterie.data.tables.recipe_file import recipe_of
 
     try:
         return recipe_of(table)

@@ -1,1 +1,1 @@
-"""What looking at rows costs them, added up: accounting, budgets and ledgers."""
+"""What looks at rows with noise cost: from charges to epsilon and delta, and what was spent so far."""

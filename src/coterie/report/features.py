@@ -13,7 +13,7 @@ Features are as the model sees them, so after scaling. The bias stands beside th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,12 @@ import torch
 
 from coterie.core.belief import Belief
 from coterie.methods.baselines import NOTHING
-from coterie.report import plotly_data, views, words
-from coterie.report.inks import Ink
 from coterie.runs.record import Record
+from coterie.show import numbers, plotly, views
+from coterie.show.blocks import Block, Control, Plot, Sentence
+from coterie.show.inks import Ink
+from coterie.show.parts import Runs
+from coterie.show.words import Saying, said, sentences
 
 CELLS = 300_000  # numbers of a section: 0.8 MB
 DRAWN = 40  # features that are drawn at once
@@ -39,7 +42,7 @@ class Weighed:
     """
 
     features: list[str]
-    outputs: list[str]
+    outputs: Sequence[str]
     clients: list[str]
     values: dict[str, np.ndarray]
     missing: list[str]
@@ -49,7 +52,7 @@ def weighed(by_label: views.Groups) -> Weighed | None:
     """None unless features have names and every model is one matrix on them. Unfinished runs are missing."""
     first = next(iter(by_label.values()))[0]
     names = [str(f) for f in first.about.get("features") or ()]
-    if not names or not all(could_be_linear(r) for runs in by_label.values() for r in runs):
+    if not names or not all(_could_be_linear(r) for runs in by_label.values() for r in runs):
         return None
     classes = [str(c) for c in first.about.get("classes") or ()]
     if len(classes) == 1:
@@ -65,12 +68,9 @@ def weighed(by_label: views.Groups) -> Weighed | None:
         if any(m is None for by_client in maps for m in by_client.values()):
             return None
         if maps:
+            width = len(names) if timed else None
             told = [
-                {
-                    c: contrasts(m, len(classes))[:, : len(names) if timed else None]
-                    for c, m in of.items()
-                    if m is not None
-                }
+                {c: contrasts(m, len(classes))[:, :width] for c, m in of.items() if m is not None}
                 for of in maps
             ]
             nothing = np.full_like(next(iter(told[0].values())), math.nan)
@@ -79,16 +79,14 @@ def weighed(by_label: views.Groups) -> Weighed | None:
         return None
     width = next(iter(values.values())).shape[-1]
     features = [*names, INTERCEPT][:width]
-    outputs = (
-        classes if len(classes) > 2 else ["risk, the logarithm of the hazard" if timed else "prediction"]
-    )
+    outputs = classes if len(classes) > 2 else [said("features.risk" if timed else "features.prediction")]
     if len(classes) == 2:
-        outputs = [f"log-odds of {classes[1]} against {classes[0]}"]
+        outputs = [said("features.odds", one=classes[1], other=classes[0])]
     missing = [label for label in by_label if label not in values]
     return Weighed(features, outputs, clients, values, missing)
 
 
-def could_be_linear(record: Record) -> bool:
+def _could_be_linear(record: Record) -> bool:
     """By its number of parameters, so that large models are not read for nothing."""
     columns, parameters = len(record.about.get("features") or ()), int(record.about.get("parameters") or 0)
     return columns > 0 and 0 in (parameters % columns, parameters % (columns + 1))
@@ -126,34 +124,26 @@ def largest(values: np.ndarray, most: int = DRAWN) -> list[int]:
     return sorted(np.argsort(-size, kind="stable")[:most].tolist())
 
 
-def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
+def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plotly.Plot | None:
     """For each client and method, packed: [mean, low, high][output, feature]. None for too many features."""
     if len(found.features) > MOST:
         return None
     spreads = {label: spread(v) for label, v in found.values.items()}
     each = sum(s[:, 0].size for s in spreads.values())
     chosen = views.thin(range(len(found.clients)), max(1, CELLS // each))
-    clients = [
-        {
-            "name": plotly_data.one_line(found.clients[i]),
-            "methods": [plotly_data.pack(s[:, i]) for s in spreads.values()],
-        }
-        for i in chosen
-    ]
-    methods = [
-        {
-            "label": plotly_data.plain(label),
-            "colour": inks[label].colour,
-            "hatch": inks[label].hatch,
-            "spread": len(s) == 3,
-        }
-        for label, s in spreads.items()
-    ]
+    clients = []
+    for i in chosen:
+        methods = [plotly.pack(s[:, i]) for s in spreads.values()]
+        clients.append({"name": plotly.one_line(found.clients[i]), "methods": methods})
+    methods = []
+    for label, s in spreads.items():
+        look = {"colour": inks[label].colour, "hatch": inks[label].hatch}
+        methods.append({"label": plotly.plain(label), **look, "spread": len(s) == 3})
     rows = min(DRAWN, len(found.features))
     return {
         "kind": "features",
-        "features": plotly_data.ticks(found.features),
-        "outputs": [plotly_data.one_line(name) for name in found.outputs],
+        "features": plotly.ticks(found.features),
+        "outputs": [name if isinstance(name, Saying) else plotly.one_line(name) for name in found.outputs],
         "clients": clients,
         "methods": methods,
         "of": len(found.clients),
@@ -162,24 +152,31 @@ def features_plot(found: Weighed, inks: Mapping[str, Ink]) -> plotly_data.Plot |
     }
 
 
-def caption(plot: plotly_data.Plot, found: Weighed) -> str:
+def caption(plot: plotly.Plot, found: Weighed) -> str:
     """How to read it, and what was left out."""
-    to = (
-        found.outputs[0] if len(found.outputs) == 1 else "logit of the class, against the mean of all classes"
-    )
-    said = f"How much a step of one in a feature, as the model sees it, adds to the {to}."
+    to = found.outputs[0] if len(found.outputs) == 1 else said("features.logit")
+    text = [said("features.said", to=to)]
     if any(method["spread"] for method in plot["methods"]):
-        said += " Mean over seeds; the thin lines go from the least to the greatest of them."
+        text.append(said("features.spread"))
     if len(found.features) > DRAWN:
-        said += f" Of {len(found.features)} parameters, the {DRAWN} largest are drawn."
+        text.append(said("features.drawn", n=len(found.features), drawn=DRAWN))
     if len(plot["clients"]) < plot["of"]:
-        few = f"{len(plot['clients'])} of {plot['of']} clients"
-        said += f" To keep the page small, {few} are here, evenly chosen."
+        text.append(said("features.some", n=len(plot["clients"]), of=plot["of"]))
     if found.missing:
-        said += f" Not finished, so without models: {', '.join(found.missing)}."
-    return said
+        text.append(said("features.missing", methods=found.missing))
+    return sentences(*text)
 
 
-def too_many(found: Weighed) -> str:
-    many = words.several(len(found.features), "parameter")
-    return f"The models have {many} for each output: more than {MOST} are not drawn."
+def features_part(runs: Runs) -> list[Block]:
+    """Nothing where models are not linear or features have no names."""
+    found = weighed(runs.by_label)
+    if found is None:
+        return []
+    plot = features_plot(found, runs.inks)
+    if plot is None:
+        parameters = numbers.several(len(found.features), "parameter")
+        return [Sentence(said("features.too_many", parameters=parameters, most=MOST))]
+    controls = [Control("client", said("traces.client"), choices=[c["name"] for c in plot["clients"]])]
+    if len(plot["outputs"]) > 1:
+        controls.append(Control("output", said("traces.class"), choices=plot["outputs"]))
+    return [Plot(f"{runs.key}-features", plot, caption(plot, found), controls=controls)]

@@ -14,11 +14,117 @@ from collections.abc import Sequence
 import numpy as np
 
 from coterie.metrics.summary import Interval, worst
-from coterie.report import tables, views, words
-from coterie.report.kinds import covers
+from coterie.report import summary
 from coterie.runs.record import Record
+from coterie.show import numbers, views
+from coterie.show.intervals import covers
+from coterie.show.words import said, say, sentences
 
 BEST, TIE = r"\textbf{{{}}}", r"{}$^{{\dagger}}$"
+DAGGER = "\N{DAGGER}"
+MARGIN = "worst_"
+ROUNDING = 1e-12  # in a difference of means
+
+
+def latex_table(records: Sequence[Record], name: str = "") -> str:
+    """Needs the package booktabs. `name` says what the runs are of, in the caption."""
+    by_label = views.groups(records)
+    main, without_gain = views.headline_metric(records), summary.no_gains(by_label)
+    # without the same clients and seeds in every method's figures none is the best
+    who = {tuple(views.with_figure(runs, main)) for runs in by_label.values()}
+    seeds = {tuple(map(views.seed, runs)) for runs in by_label.values()}
+    alike = len(who) == len(seeds) == 1
+    columns = _columns_of(records)
+    marks = {c: marked(by_label, c) if alike else {} for c in columns if c != "gain"}
+    rows = []
+    for row in summary.summary_rows(records):
+        cells = [escaped(row["method"])]
+        for column in columns:
+            metric = main if column in ("gain", f"{MARGIN}{main}") else column
+            text: str = numbers.spread(summary.interval_in(row, column), metric, sign=column == "gain")
+            text = without_gain.get(row["method"], text) if column == "gain" else text
+            text = escaped(say.again(text).removesuffix(f" ± {numbers.NONE}"))
+            cells.append(marks.get(column, {}).get(row["method"], "{}").format(text))
+        rows.append(cells)
+    gain = said("latex.gain", alone=views.baseline(by_label) or "")
+    titles: dict[str, str] = {"gain": gain, f"{MARGIN}{main}": said("column.worst")}
+    for metric in (c for c in columns if c not in titles):  # with an arrow where lower is better
+        unit, higher = numbers.unit(metric), views.better_higher(records)[metric]
+        titles[metric] = unit if higher else said("latex.lower", metric=unit)
+    header: list[str] = [said("column.method"), *(titles[c] for c in columns)]
+    return _booktabs(header, rows, _caption(records, name, alike))
+
+
+def _columns_of(records: Sequence[Record]) -> list[str]:
+    """The headline's metric, its worst client, the gain over training alone, metrics of one's own, others."""
+    main, own = views.headline_metric(records), views.own_metrics(records)
+    several = len({r.label for r in records}) > 1
+    gain = ["gain"] if several and views.baseline(views.groups(records)) is not None else []
+    rest = [m for m in views.metrics_to_show(records) if m not in (main, "brier", "ece")]
+    return [main, f"{MARGIN}{main}", *gain, *sorted(rest, key=lambda m: m not in own)]
+
+
+def marked(by_label: views.Groups, column: str) -> dict[str, str]:
+    """By label, how its figure is written: the best bold, ties with a dagger."""
+    metric = column.removeprefix(MARGIN)
+    higher = views.better_higher([r for runs in by_label.values() for r in runs])[metric]
+    means = {label: _each_seed(runs, column).mean() for label, runs in by_label.items()}
+    known = {label: mean for label, mean in means.items() if math.isfinite(mean)}
+    if len(known) < 2:
+        return {}
+    best = (max if higher else min)(known, key=lambda label: known[label])
+    ties = [x for x in known if x != best and is_tie(difference(by_label[x], by_label[best], column))]
+    same = [x for x in ties if abs(known[x] - known[best]) <= ROUNDING]  # no worse: as good as the best
+    return dict.fromkeys(ties, TIE) | dict.fromkeys([best, *same], BEST)
+
+
+def _each_seed(runs: Sequence[Record], column: str) -> np.ndarray:
+    """[seed] the mean over clients, or the worst client's figure."""
+    metric = column.removeprefix(MARGIN)
+    finals = [views.final(r, metric) for r in runs]
+    if column.startswith(MARGIN):
+        return np.array([worst(list(f), views.better_higher(runs)[metric]) for f in finals])
+    return np.array([np.nanmean(f) if np.isfinite(f).any() else math.nan for f in finals])
+
+
+def difference(runs: Sequence[Record], best: Sequence[Record], column: str) -> Interval:
+    """To the best, seed by seed, and for a mean over clients client by client."""
+    if not column.startswith(MARGIN):
+        return views.gain_over_seeds(runs, best, column)
+    return views.over_splits(runs, list(_each_seed(runs, column) - _each_seed(best, column)))
+
+
+def is_tie(gap: Interval) -> bool:
+    """Whether what is known of a difference holds 0. Seeds that all agree have no interval, which proves
+    nothing: a tie too. With one seed, of which no ties are told, only no difference at all is one.
+    """
+    return abs(gap.mean) <= ROUNDING or (gap.seeds > 1 and gap.side == 0)
+
+
+def _caption(records: Sequence[Record], name: str, alike: bool) -> str:
+    """What the figures are, and by what rule they are marked."""
+    by_label = views.groups(records)
+    seeds = max(len(runs) for runs in by_label.values())
+    clients = numbers.several(len(records[0].clients), "client")
+    text: list[str] = [said("report.line", said=name)] if name else []
+    if seeds > 1:
+        text.append(said("latex.means", clients=clients, seeds=numbers.several(seeds, "seed")))
+        text.append(said("latex.half", covers=covers(records)))
+    else:
+        text.append(said("latex.one_seed", clients=clients))
+    if "gain" in _columns_of(records):
+        text.append(said("latex.gain_said", alone=views.baseline(by_label) or ""))
+        below = said("summary.below") in summary.no_gains(by_label).values()
+        text += [said("summary.below_said")] if below else []
+    if len(by_label) > 1 and alike:
+        ties = said("latex.dagger", mark=DAGGER) if seeds > 1 else said("latex.no_ties")
+        text += [said("latex.bold"), ties]
+    elif len(by_label) > 1:
+        text.append(said("latex.unlike"))
+    text += [said("report.unfinished", text=line) for line in summary.unfinished(records)]
+    return escaped(sentences(*text)).replace(DAGGER, r"$^{\dagger}$")
+
+
 SIGNS = {
     "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
@@ -41,131 +147,25 @@ SIGNS = {
     "≥": r"$\ge$",
     "≤": r"$\le$",
 }
-MARGIN = "worst_"
-ROUNDING = 1e-12  # in a difference of means
 
 
-def latex_table(records: Sequence[Record], name: str = "") -> str:
-    """Needs the package booktabs. `name` says what the runs are of, in the caption."""
-    by_label = views.groups(records)
-    alike = same_clients(by_label, views.headline_metric(records))
-    columns = columns_of(records)
-    marks = {c: marked(by_label, c) if alike else {} for c in columns if c != "gain"}
-    main, without_gain = views.headline_metric(records), tables.no_gains(by_label)
-    lines = []
-    for row in tables.summary_rows(records):
-        cells = [escaped(row["method"])]
-        for column in columns:
-            metric = main if column in ("gain", f"{MARGIN}{main}") else column
-            text = words.spread(tables.interval_in(row, column), metric, sign=column == "gain")
-            text = without_gain.get(row["method"], text) if column == "gain" else text
-            text = escaped(text.removesuffix(f" ± {words.NONE}"))
-            cells.append(marks.get(column, {}).get(row["method"], "{}").format(text))
-        lines.append("    " + " & ".join(cells) + r" \\")
-    titles = {"gain": f"gain over {views.baseline(by_label)}", f"{MARGIN}{main}": "worst client"}
-    header = ["method", *(titles.get(c) or words.unit(c) + arrow(records, c) for c in columns)]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"  \centering",
-            f"  \\caption{{{caption(records, name, alike)}}}",
-            f"  \\begin{{tabular}}{{l{'r' * len(columns)}}}",
-            r"    \toprule",
-            "    " + " & ".join(map(escaped, header)) + r" \\",
-            r"    \midrule",
-            *lines,
-            r"    \bottomrule",
-            r"  \end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def columns_of(records: Sequence[Record]) -> list[str]:
-    """The headline's metric, its worst client, the gain over training alone, metrics of one's own, others."""
-    main, own = views.headline_metric(records), views.own_metrics(records)
-    several = len({r.label for r in records}) > 1
-    gain = ["gain"] if several and views.baseline(views.groups(records)) is not None else []
-    rest = [m for m in views.shown(records) if m not in (main, "brier", "ece")]
-    return [main, f"{MARGIN}{main}", *gain, *sorted(rest, key=lambda m: m not in own)]
-
-
-def arrow(records: Sequence[Record], metric: str) -> str:
-    return "" if views.better_higher(records)[metric] else " ↓"
-
-
-def same_clients(by_label: views.Groups, metric: str) -> bool:
-    """Whether every method's figures are of the same clients and seeds, without which none is the best."""
-    who = {tuple(views.with_figure(runs, metric)) for runs in by_label.values()}
-    seeds = {tuple(map(views.seed, runs)) for runs in by_label.values()}
-    return len(who) == len(seeds) == 1
-
-
-def marked(by_label: views.Groups, column: str) -> dict[str, str]:
-    """By label, how its figure is written: the best bold, ties with a dagger."""
-    metric = column.removeprefix(MARGIN)
-    higher = views.better_higher([r for runs in by_label.values() for r in runs])[metric]
-    means = {label: each_seed(runs, column).mean() for label, runs in by_label.items()}
-    known = {label: mean for label, mean in means.items() if math.isfinite(mean)}
-    if len(known) < 2:
-        return {}
-    best = (max if higher else min)(known, key=lambda label: known[label])
-    ties = [x for x in known if x != best and is_tie(difference(by_label[x], by_label[best], column))]
-    same = [
-        x for x in ties if abs(known[x] - known[best]) <= ROUNDING
-    ]  # no worse at all: as good as the best
-    return dict.fromkeys(ties, TIE) | dict.fromkeys([best, *same], BEST)
-
-
-def each_seed(runs: Sequence[Record], column: str) -> np.ndarray:
-    """[seed] the mean over clients, or the worst client's figure."""
-    metric = column.removeprefix(MARGIN)
-    finals = [views.final(r, metric) for r in runs]
-    if column.startswith(MARGIN):
-        return np.array([worst(list(f), views.better_higher(runs)[metric]) for f in finals])
-    return np.array([np.nanmean(f) if np.isfinite(f).any() else math.nan for f in finals])
-
-
-def difference(runs: Sequence[Record], best: Sequence[Record], column: str) -> Interval:
-    """To the best, seed by seed, and for a mean over clients client by client."""
-    if not column.startswith(MARGIN):
-        return views.gain_over_seeds(runs, best, column)
-    return views.over_splits(runs, list(each_seed(runs, column) - each_seed(best, column)))
-
-
-def is_tie(gap: Interval) -> bool:
-    """Whether what is known of a difference holds 0. Seeds that all agree have no interval, which proves
-    nothing: a tie too. With one seed, of which no ties are told, only no difference at all is one.
-    """
-    return abs(gap.mean) <= ROUNDING or (gap.seeds > 1 and gap.side == 0)
-
-
-def caption(records: Sequence[Record], name: str, alike: bool) -> str:
-    """What the figures are, and by what rule they are marked."""
-    by_label = views.groups(records)
-    seeds = max(len(runs) for runs in by_label.values())
-    said = [f"{name}." if name else "", f"Test figures of {words.several(len(records[0].clients), 'client')}"]
-    said[1] += f", means over clients and {words.several(seeds, 'seed')}." if seeds > 1 else ", one seed."
-    if seeds > 1:
-        said.append(f"± is half of {covers(records)}.")
-    if "gain" in columns_of(records):
-        said.append(f"Gain: over {views.baseline(by_label)}, paired by client and seed.")
-        if tables.BELOW in tables.no_gains(by_label).values():
-            said[-1] += f" {tables.BELOW.capitalize()}: no better than always the same answer, so no gain."
-    if len(by_label) > 1 and alike:
-        said.append("Bold: the best of a column (↓: the lowest).")
-        if seeds > 1:
-            said.append("Dagger: a tie, the 95 % interval over seeds of its paired difference to the best")
-            said[-1] += " holds 0. Also where all seeds agree, or test rows cannot tell the two apart."
-        else:
-            said.append("With one seed ties cannot be told.")
-    elif len(by_label) > 1:
-        said.append("Methods have figures of different clients or seeds, so none is marked as the best.")
-    said += [f"Unfinished: {text}." for text in tables.unfinished(records)]
-    return escaped(" ".join(filter(None, said))).replace("Dagger:", r"$^{\dagger}$:")
+def _booktabs(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """Header and caption are texts, rows are LaTeX already."""
+    body = "\n".join(f"    {' & '.join(row)} \\\\" for row in rows)
+    return rf"""\begin{{table}}
+  \centering
+  \caption{{{caption}}}
+  \begin{{tabular}}{{l{"r" * (len(header) - 1)}}}
+    \toprule
+    {" & ".join(map(escaped, header))} \\
+    \midrule
+{body}
+    \bottomrule
+  \end{{tabular}}
+\end{{table}}
+"""
 
 
 def escaped(text: str) -> str:
     """Text as LaTeX shows it, whatever signs a name has in it; line breaks become spaces."""
-    return "".join(SIGNS.get(sign, sign) for sign in re.sub(r"[\r\n]+", " ", text))
+    return "".join(SIGNS.get(sign, sign) for sign in re.sub(r"[\r\n]+", " ", say.again(text)))

@@ -1,81 +1,221 @@
-"""Is there anything to learn here? The first sentence of every answer."""
+"""Is there anything to learn here: the first sentence of every answer. What always saying the same has, and
+which methods are worse or no better, by the figures of records.
+
+Where `nothing` was run beside others (`methods/baselines/nothing.py`) it is its figure on the same rows. Else
+it follows from what a record says:
+
+    classification    labels of training and test rows: accuracy and log loss of the shares in training
+    regression        RMSE and R² of any model; R² of 0 or below is no better than the mean of the test rows
+    survival          a concordance of one half, that of an order by chance
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
 
 from coterie.methods.advised import ALONE
-from coterie.metrics.learnt import Learnt
-from coterie.report import views
-from coterie.report.nothing import learns, nothing_in
-from coterie.report.words import called, figure, in_percent, several
-from coterie.runs.answers import Advice, Answer
+from coterie.methods.baselines import NOTHING
+from coterie.metrics import no_model
+from coterie.metrics.evidence import ALSO, PROPER, Held
+from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
+from coterie.metrics.no_model import CONSTANT
+from coterie.metrics.summary import means_of_known
+from coterie.metrics.table import METRICS
 from coterie.runs.record import Record
-
-QUESTION = "Is there anything to learn here?"
-SAME = {
-    "nll": "always saying {whose} own rates",
-    "accuracy": "always saying {whose} most frequent class",
-    "auc": "an order by chance",
-    "rmse": "always saying {whose} own mean",
-    "concordance": "an order by chance",
-}
-"""What has learnt nothing, by measure."""
-EACH, ONE = "each site's", "the site's"
-UNTRIED = "Not known: always the same answer is all that was tried."
-NOT_KNOWN = "Not known: what always the same answer would have cannot be told from these figures."
+from coterie.show import views
+from coterie.show.numbers import called, figure, in_percent, several
+from coterie.show.words import Figure, said, sentences
 
 
 def first_sentence(records: Sequence[Record]) -> str:
     """Of runs."""
     by_label = views.groups(records)
     if list(by_label) == [nothing_in(by_label)]:
-        return f"{QUESTION} {UNTRIED}"
-    return f"{QUESTION} {in_words(learns(records), views.baseline(by_label) or '', EACH)}"
+        return asked(said("learnt.untried"))
+    return asked(in_words(learns(records), views.baseline(by_label) or "", "each"))
 
 
-def of_answer(answer: Answer) -> str:
-    """Of the trials for one client."""
-    return f"{QUESTION} {in_words(answer.learnt)}"
+def asked(answer: str) -> str:
+    """Behind the question."""
+    return sentences(said("learn.question"), answer)
 
 
-def of_answers(advice: Advice) -> str:
-    """Of all answers: for how many there is anything; of one all is said."""
-    if len(advice.answers) == 1:
-        return of_answer(advice.answers[0])
-    known = [a.learnt.verdict for a in advice.answers if a.learnt.by is not None]
+def of_all(found: Sequence[Learnt]) -> str:
+    """Of several clients: for how many there is anything; of one all is said."""
+    if len(found) == 1:
+        return asked(in_words(found[0]))
+    known = [one.verdict for one in found if one.by is not None]
     some = sum(verdict != "no" for verdict in known)
-    yes = "Yes" if some == len(known) else "For some" if some else "No"
-    return f"{QUESTION} {yes}: for {some} of {several(len(known), 'client')}." if known else ""
+    form = "all" if some == len(known) else "some" if some else "none"
+    clients = several(len(known), "client")
+    return asked(said(f"learnt.for.{form}", n=some, clients=clients)) if known else ""
 
 
-def in_words(found: Learnt, alone: str = ALONE, whose: str = ONE) -> str:
+def in_words(found: Learnt, alone: str = ALONE, whose: Literal["each", "one"] = "one") -> str:
     """The answer, for each site or for one; `alone` is what training alone is called."""
     by = found.by
     if by is None:
-        return NOT_KNOWN
-    same, metric = SAME[by.metric].format(whose=whose), measure(by.metric)
-    name = "training alone" if by.way == alone else by.way
+        return said("learn.unknown")
+
+    def measure(metric: str) -> str:
+        return said("learnt.log_loss") if metric == "nll" else called(metric)
+
+    same, metric = said(f"learnt.{whose}.{by.metric}"), measure(by.metric)
+    reached, level = (_amount(value, by.metric) for value in (by.model, by.same))
     if found.verdict == "no":
-        has = f"{metric} {amount(by.same, by.metric)}"
-        if by.better:
-            near = f"{name} has {amount(by.model, by.metric)}"
-            return f"No: no model beats {same} ({has}) by more than chance brings; {near}."
-        near = f"the nearest, {name}, {amount(by.model, by.metric)}"
-        return f"No: no model beats {same} ({has}; {near})."
-    reached, against = (amount(value, by.metric) for value in (by.model, by.same))
-    said = f"{'alone' if by.way == alone else f'with {name}'}, {metric} {reached} where {same} has {against}"
+        name = said("learnt.training_alone") if by.way == alone else by.way
+        blanks = {"same": same, "metric": metric, "level": level, "name": name, "value": reached}
+        return said("learnt.near" if by.better else "learnt.no", **blanks)
+    way = said("learn.alone") if by.way == alone else said("learn.with", method=by.way)
+    text = said("learnt.found", way=way, metric=metric, value=reached, same=same, level=level)
     if found.first is not None:
-        said += f"; but not alone, with {amount(found.first.model, by.metric)}"
+        text = said("learnt.not_alone", said=text, value=_amount(found.first.model, by.metric))
     if found.beside is None:
-        return f"Yes: {said}."
-    bold = " against ".join(amount(v, found.beside.metric) for v in (found.beside.model, found.beside.same))
-    return f"Partly: {said}; its probabilities are no better than these rates: {measure('nll')} {bold}."
+        return said("learnt.yes", said=text)
+    bold, rates = (_amount(v, found.beside.metric) for v in (found.beside.model, found.beside.same))
+    return said("learnt.partly", said=text, metric=measure("nll"), value=bold, level=rates)
 
 
-def measure(metric: str) -> str:
-    return "log loss" if metric == "nll" else called(metric)
+def _amount(value: float, metric: str) -> Figure:
+    return Figure(figure(value, metric) + (" %" if in_percent(metric) else ""))
 
 
-def amount(value: float, metric: str) -> str:
-    return figure(value, metric) + (" %" if in_percent(metric) else "")
+ROUNDING = 1e-6  # figures are float32: two that lie nearer to each other are the same
+
+
+def worse_than_nothing(runs: Sequence[Record], among: np.ndarray) -> str:
+    """Than what a method is worse or no better, over its runs and clients `among` [client]; nothing where it
+    is better, or where that is not known.
+    """
+    task = runs[0].about["task"]
+    if task == "regression":
+        r2 = views.over_seeds(runs, "r2", among=among).mean
+        same = said(f"nothing.mean_{'below' if r2 < -ROUNDING else 'of'}")
+        return _not_above(r2, CONSTANT["r2"], same)
+    if task == "survival":
+        order = views.over_seeds(runs, "concordance", among=among).mean
+        return _not_above(order, CONSTANT["concordance"], said("nothing.order"))
+    shares = [share for run in runs if (share := most_frequent(run, among)) is not None]
+    accuracy = views.over_seeds(runs, "accuracy", among=among).mean
+    if len(shares) < len(runs):
+        return ""
+    share = float(np.mean(shares))
+    return _not_above(accuracy, share, said("nothing.class", share=Figure(f"{100 * share:.1f} %")))
+
+
+def _not_above(figure: float, nothing: float, what: str) -> str:
+    """Worse than `what` has, or no better where both are the same; nothing where the figure is above it."""
+    if figure < nothing - ROUNDING:
+        return said("nothing.worse", what=what)
+    return said("nothing.no_better", what=what) if figure <= nothing + ROUNDING else ""
+
+
+def worse_lines(by_label: views.Groups) -> list[str]:
+    """A line for all methods that are worse, or no better, than the same."""
+    found = dict[str, list[str]]()
+    for label, runs in by_label.items():
+        if label == nothing_in(by_label):
+            continue
+        if worse := worse_than_nothing(runs, views.with_figure(runs, views.headline_metric(runs))):
+            found.setdefault(worse, []).append(label)
+    return [said("nothing.line", methods=labels, worse=worse) for worse, labels in found.items()]
+
+
+def most_frequent(run: Record, among: np.ndarray) -> float | None:
+    """The share of the most frequent class of training rows among test rows, the mean over clients; None
+    where sites keep their labels to themselves.
+    """
+    found = list[float]()
+    for client, here in zip(run.about["clients"], among, strict=True):
+        if not here:
+            continue
+        if not client.get("labels"):
+            return None
+        train, test = np.array(client["labels"][0]), np.array(client["labels"][2])
+        found.append(float(test[train.argmax()] / max(1, test.sum())))
+    return float(np.mean(found)) if found else None
+
+
+def nothing_in(by_label: views.Groups) -> str | None:
+    """The label of the method that learns nothing, if it was run."""
+    return next((x for x, runs in by_label.items() if views.method(runs[0]) == NOTHING), None)
+
+
+def always_the_same(by_label: views.Groups, runs: Sequence[Record], metric: str) -> np.ndarray:
+    """[seed, client] what always saying the same has on the test rows of these runs; NaN if nobody knows."""
+    label = nothing_in(by_label)
+    tried = {views.seed(r): r for r in by_label[label]} if label is not None else {}
+    found = ((tried.get(views.seed(r)), r) for r in runs)
+    return np.stack([_derived(r, metric) if same is None else views.final(same, metric) for same, r in found])
+
+
+def _derived(record: Record, metric: str) -> np.ndarray:
+    """[client] the same from what a record says."""
+    if metric in CONSTANT:
+        return np.full(len(record.clients), CONSTANT[metric])
+    clients = record.about["clients"]
+    if metric == "rmse":
+        rmse, r2 = (views.final(record, name) for name in ("rmse", "r2"))
+        tests = (int(c.get("test") or 0) for c in clients)
+        return np.array([no_model.of_figures(*of) for of in zip(rmse, r2, tests, strict=True)])
+    return np.array(
+        [no_model.of_parts(metric, c["labels"]) if c.get("labels") else math.nan for c in clients]
+    )
+
+
+def learns(records: Sequence[Record], client: int | None = None) -> Learnt:
+    """Whether there is anything to learn here, by these runs: for all clients, or for one by its number."""
+    by_label = views.groups(records)
+    task, ways, held = views.task(records[0]), dict[str, Figures](), dict[int, list[Held]]()
+    among = np.arange(len(records[0].clients)) == client if client is not None else np.array(True)
+    for label, runs in by_label.items():
+        if label == nothing_in(by_label) or views.method(runs[0]) == "central":
+            continue  # a yardstick that nobody can use
+        metrics = (PROPER[task], *ALSO.get(task, ()))
+        model = {m: np.stack([views.final(r, m) for r in runs]) for m in metrics}
+        same = {m: np.where(among, always_the_same(by_label, runs, m), math.nan) for m in metrics}
+        ways[label] = Figures(model, same)
+        for r in runs:
+            held[views.seed(r)] = [
+                Held(int(c.get("test") or 0), tuple(c["labels"][2]) if c.get("labels") else ())
+                for c in r.about["clients"]
+            ]
+    seeds = {label: [views.seed(r) for r in by_label[label]] for label in ways}
+    if len({tuple(some) for some in seeds.values()}) != 1:  # none but nothing, or of different seeds
+        ways = {label: ways[label] for label in list(ways)[:1]}
+    if not ways:
+        return UNKNOWN
+    rows = [held[seed] for seed in seeds[next(iter(ways))]]
+    return learnt(task, ways, rows, views.baseline(by_label) or "")
+
+
+def beyond_nothing(by_label: views.Groups, runs: Sequence[Record], metric: str) -> np.ndarray:
+    """[seed, client] how far figures are above those of always the same, as better ones are; NaN where that
+    is not known.
+    """
+    if metric not in METRICS:
+        return np.full((len(runs), len(runs[0].clients)), math.nan)
+    sign = 1 if METRICS[metric].higher else -1
+    model = np.stack([views.final(r, metric) for r in runs])
+    return np.asarray(sign * (model - always_the_same(by_label, runs, metric)))
+
+
+def no_gain(by_label: views.Groups, runs: Sequence[Record], metric: str) -> np.ndarray:
+    """[client] who has no better a figure, in the mean over seeds, than always saying the same has: whatever
+    it has beyond training alone is no gain.
+    """
+    return np.asarray(means_of_known(beyond_nothing(by_label, runs, metric).T) <= ROUNDING)
+
+
+def below_nothing(
+    by_label: views.Groups, runs: Sequence[Record], metric: str, among: np.ndarray | None = None
+) -> bool:
+    """The same of the mean over clients, or `among` [client] some of them."""
+    apart = beyond_nothing(by_label, runs, metric)
+    some = apart if among is None else np.where(among, apart, math.nan)
+    means = means_of_known(some)
+    return bool(means_of_known(means.reshape(1, -1))[0] <= ROUNDING)

@@ -1,13 +1,14 @@
-"""A bar that moves with the rounds, on standard error; for the shell and for Python."""
+"""A bar that moves with the rounds: on standard error for the shell and for Python, or in a notebook."""
 
 from __future__ import annotations
 
-import contextlib
+import html
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -22,15 +23,19 @@ from rich.progress import (
 from rich.table import Column
 from rich.text import Text
 
-from coterie.core.errors import BadRun
-from coterie.report.live import figure_of, missing
-from coterie.report.notebook import in_notebook, notebook_bar
-from coterie.runs.live import read_live
+from coterie.metrics.summary import mean_over_clients
+from coterie.metrics.table import headline
+from coterie.runs.loop import Watch
 from coterie.runs.record import Record
-from coterie.runs.runner import Watch
+from coterie.show import numbers, parts
+from coterie.show.parts import Runs
+from coterie.show.terminal import texts_of
+from coterie.show.words import say
 
+Lines = Sequence[Mapping[str, Any]]
 REST = 43  # characters that the bar and its counts need beside what is said
 LOOK = 1.0  # seconds between two looks at who is there
+OFTEN = 0.2  # seconds between two pictures of a notebook's bar
 
 
 class Bar(Progress):
@@ -48,8 +53,8 @@ class Bar(Progress):
         """Nothing if nobody is missing, or nothing is followed."""
         if self.follows is not None and time.monotonic() - self._looked > LOOK:
             self._looked, self._missing = time.monotonic(), ""
-            with contextlib.suppress(BadRun, OSError):  # before it begins, there is nothing to see
-                self._missing = missing(read_live(self.follows))
+            found = parts.blocks("bar", Runs("", (), self.follows))
+            self._missing = "; ".join(say.again(text) for block in found for text in texts_of(block))
         return self._missing
 
 
@@ -62,17 +67,13 @@ def bar_of(
     Of a failure only its own line is seen. `often` is how many times a second the bar is drawn.
     """
     room = Column(no_wrap=True, overflow="ellipsis", max_width=max(20, console.width - REST))
-    bar = Bar(
-        TextColumn("{task.description}", table_column=room),
-        BarColumn(),  # the only one that gives way
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        TextColumn(unit),
-        TimeElapsedColumn(table_column=Column(no_wrap=True)),
-        TextColumn("left"),
-        TimeRemainingColumn(table_column=Column(no_wrap=True)),
-        console=console,
-        refresh_per_second=often,
+    done, spent, left = (
+        kind(table_column=Column(no_wrap=True))
+        for kind in (MofNCompleteColumn, TimeElapsedColumn, TimeRemainingColumn)
     )
+    named = TextColumn("{task.description}", table_column=room)  # the bar alone gives way
+    columns = (named, BarColumn(), done, TextColumn(unit), spent, TextColumn("left"), left)
+    bar = Bar(*columns, console=console, refresh_per_second=often)
     bar.add_task(escape(name), total=total)
     try:
         yield bar
@@ -90,8 +91,18 @@ def watcher(bar: Progress, label: str, before: int = 0) -> Watch:
 
 
 def figure(record: Record) -> str:
-    """The headline's metric and its last value, the mean over clients; nothing where none is known."""
     return figure_of(record.about["task"], record.metrics)
+
+
+def figure_of(task: str, lines: Lines) -> str:
+    """The headline's metric and its last value, the mean over clients; nothing where none is known."""
+    metric = headline(task)
+    scored: Mapping[str, Any] = next((line["scores"] for line in reversed(lines) if line["scores"]), {})
+    values = scored.get("own/test", {}).get(metric)
+    if not values:
+        return ""
+    value = mean_over_clients(values)
+    return f"{metric} {100 * value:.1f} %" if numbers.in_percent(metric) else f"{metric} {value:.4g}"
 
 
 def move(bar: Progress, text: str, completed: int) -> None:
@@ -128,3 +139,34 @@ def counted(total: int, asked: bool | None, unit: str) -> Iterator[Callable[[str
     else:
         with bar_of(total, Console(stderr=True, highlight=False), unit=unit) as bar:
             yield lambda text, done: move(bar, text, done)
+
+
+def in_notebook() -> bool:
+    """Whether what is displayed goes to a notebook: one that is running has loaded its kernel already."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+def notebook_bar(total: int, unit: str) -> Callable[[str, int], None]:
+    """What shows how many are done, and what was done last, in one place of the notebook."""
+    from IPython.display import HTML, display
+
+    handle, last, began = None, 0.0, time.monotonic()
+
+    def move(text: str, done: int) -> None:
+        nonlocal handle, last
+        now = time.monotonic()
+        if handle is not None and done < total and now - last < OFTEN:
+            return
+        last, drawn = now, HTML(bar_html(text, done, total, unit, now - began))
+        if handle is None:
+            handle = display(drawn, display_id=True)
+        else:
+            handle.update(drawn)
+
+    return move
+
+
+def bar_html(text: str, done: int, total: int, unit: str, seconds: float) -> str:
+    said = f"{done}/{total} {unit}, {numbers.duration(seconds)}; {text}"
+    return f'<progress value="{done}" max="{total}"></progress> <small>{html.escape(said)}</small>'

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coterie.core.method import Reveals
 from coterie.methods import METHODS
+from coterie.show.words import said, texts, translated
 
 PAGE = """# What methods reveal
 What reaches whom in a run, beyond the roster (names, numbers of rows, columns, classes, label counts) and
@@ -42,15 +45,23 @@ def reveals_page() -> str:
 
 def cells(told: Reveals) -> tuple[str, str, str, str]:
     """Who sees models, and which numbers; whether rows move."""
-    at_coordinator = "opened" if told.opened else "mixed" if told.coordinator else "none"
-    numbers = ", ".join(dict.fromkeys(told.numbers)) or "none"
-    return at_coordinator, "yes" if told.sites else "none", numbers, "all move" if told.rows else "stay"
+    none = said("reveals.none")
+    at_coordinator = (
+        said("reveals.opened") if told.opened else said("reveals.mixed") if told.coordinator else none
+    )
+    names = said("list.plain", names=numbers_called(told.numbers)) if told.numbers else none
+    rows = said("reveals.move" if told.rows else "reveals.stay")
+    return at_coordinator, said("reveals.yes") if told.sites else none, names, rows
+
+
+def numbers_called(names: Sequence[str]) -> list[str]:
+    """Single numbers: in English as the method calls them."""
+    known = ((name, texts().get(f"number.{name.replace(' ', '-')}", {})) for name in dict.fromkeys(names))
+    return [translated({**words, "en": name}) for name, words in known]
 
 
 def in_words(told: Reveals) -> str:
     """For a person at a site."""
     coordinator, sites, numbers, rows = cells(told)
-    return (
-        f"reveals: models at the coordinator: {coordinator}; at other clients: {sites}; "
-        f"numbers at the coordinator: {numbers}; rows: {rows}"
-    )
+    blanks = {"coordinator": coordinator, "sites": sites, "numbers": numbers, "rows": rows}
+    return said("reveals.line", **blanks)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.report import canvas, inks, views
 from coterie.runs.record import Record
+from coterie.show import figures, inks, views
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,15 +36,15 @@ def shares(names: Sequence[str], classes: Sequence[str], counts: np.ndarray) -> 
     """Of each client's rows [client, class], how many in a hundred are of which class."""
     parts = 100 * portions(counts)
     clients, width = parts.shape
-    figure, axes = canvas.sheet(min(7.5, 2 + 0.4 * width), min(TALL, 1 + 0.24 * clients))
+    figure, axes = figures.sheet(min(7.5, 2 + 0.4 * width), min(TALL, 1 + 0.24 * clients))
     most = max(float(parts.max(initial=0)), 1.0)
-    image = axes.imshow(parts, cmap=canvas.ramp(inks.SCALE), vmin=0, vmax=most, aspect="auto")
+    image = axes.imshow(parts, cmap=figures.ramp(inks.SCALE), vmin=0, vmax=most, aspect="auto")
     if parts.size <= CELLS:
         for (row, column), part in np.ndenumerate(parts):
             ink = "white" if part > 0.6 * most else "#333333"
             axes.text(column, row, f"{part:.0f}", ha="center", va="center", fontsize=6.5, color=ink)
-    canvas.ticks(axes, classes, "x")
-    canvas.ticks(axes, names, "y")
+    figures.ticks(axes, classes, "x")
+    figures.ticks(axes, names, "y")
     axes.set(xlabel="class")
     figure.colorbar(image, ax=axes, label="% of the client's rows")
     return figure
@@ -53,12 +53,12 @@ def shares(names: Sequence[str], classes: Sequence[str], counts: np.ndarray) -> 
 def sizes(names: Sequence[str], counts: np.ndarray) -> Figure:
     """How many rows each client has, from [client, class]."""
     totals = counts.sum(axis=1)
-    figure, axes = canvas.sheet(4.5, 2.4)
-    bars = axes.bar(np.arange(len(totals)), totals, 0.8, color=inks.SPLITS[0])
+    figure, axes = figures.sheet(4.5, 2.4)
+    bars = axes.bar(np.arange(len(totals)), totals, 0.8, color=inks.SPLITS["train"])
     if len(totals) <= BARS:
         axes.bar_label(bars, [f"{n:,}" for n in totals], fontsize=6.5, padding=1)
         axes.margins(y=0.1)
-    canvas.ticks(axes, names, "x")
+    figures.ticks(axes, names, "x")
     axes.set(ylabel="rows to train on")
     return figure
 

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.core.method import CIRCLE
-from coterie.report import inks as colours
-from coterie.report import plotly_data, views, words
-from coterie.report.glossary import behind
-from coterie.report.inks import Ink
 from coterie.runs.record import Record
+from coterie.show import inks as colours
+from coterie.show import numbers, plotly, views
+from coterie.show.blocks import Block, Control, Plot
+from coterie.show.glossary import behind
+from coterie.show.inks import Ink
+from coterie.show.parts import Runs
+from coterie.show.words import said, sentences
 
 CELLS = 300_000  # numbers of all traces of a section: 0.8 MB
 FRAMES = 60  # rounds of a trace
@@ -54,6 +57,19 @@ class Score:
     values: np.ndarray
 
 
+def traces_part(runs: Runs) -> list[Block]:
+    """Nothing where no method named a matrix."""
+    plot = traces_plot(runs.by_label, runs.inks)
+    if plot is None:
+        return []
+    several = len({run["label"] for run in plot["runs"]}) > 1
+    of = [said("layers.of", method=run["label"], name=run["name"]) for run in plot["runs"]]
+    names = of if several else [run["name"] for run in plot["runs"]]
+    # the second is filled by the page
+    controls = (Control("run", said("traces.show"), choices=names), Control("client", said("traces.client")))
+    return [Plot(f"{runs.key}-traces", plot, caption(plot, runs.by_label), "traces", controls)]
+
+
 def traces(by_label: views.Groups, cells: int = CELLS, receivers: int = 10**9) -> list[Trace]:
     """Every named matrix, each of the first seed that has it; a circle of zeros and ones makes no lines."""
     found = []
@@ -61,11 +77,11 @@ def traces(by_label: views.Groups, cells: int = CELLS, receivers: int = 10**9) -
         for name in dict.fromkeys(name for r in runs for name in r.matrices if name != CIRCLE):
             found.append((label, name, next(r for r in runs if name in r.matrices)))
     share = cells // max(1, len(found))
-    made = [trace(label, name, record, share, receivers) for label, name, record in found]
+    made = [_trace(label, name, record, share, receivers) for label, name, record in found]
     return [t for t in made if t.receivers]
 
 
-def trace(label: str, name: str, record: Record, cells: int, most: int) -> Trace:
+def _trace(label: str, name: str, record: Record, cells: int, most: int) -> Trace:
     """At most `most` receivers, and no more numbers than `cells` unless one receiver alone has more."""
     by_round = record.matrices[name]
     rounds = views.thin(sorted(by_round), FRAMES)
@@ -108,7 +124,7 @@ def has_own_line(trace: Trace, i: int) -> bool:
     return bool((np.nan_to_num(own) != 0).any())
 
 
-def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly_data.Plot | None:
+def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly.Plot | None:
     """{"names", "groups", "runs": [a trace], "scores": [a method's line], ...} for the page."""
     found = traces(by_label)
     if not found:
@@ -125,25 +141,21 @@ def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly_data.
             "of_rounds": t.of_rounds,
             "of_receivers": t.of_receivers,
             "receivers": [
-                {"client": client, "own": has_own_line(t, i)} | plotly_data.pack(t.values[:, i])
+                {"client": client, "own": has_own_line(t, i)} | plotly.pack(t.values[:, i])
                 for i, client in enumerate(t.receivers)
             ],
         }
         for t in found
     ]
     records = {views.seed(t.record): t.record for t in found}
-    lines = [
-        line
-        for seed, record in records.items()
-        for line in _score_lines(by_label, record, seed, metric, chosen, inks)
-    ]
+    lines = [line for r in records.values() for line in _score_lines(by_label, r, metric, chosen, inks)]
     return {
         "kind": "traces",
-        "names": [plotly_data.one_line(name) for name in found[0].record.clients],
+        "names": [plotly.one_line(name) for name in found[0].record.clients],
         "groups": groups(found[0].record),
         "runs": runs,
         "scores": lines,
-        "metric": f"test {words.unit(metric)}",
+        "metric": said("scores.test", metric=numbers.unit(metric)),
         "colours": colours.COLOURS,
         "dashes": colours.DASHES,
         "alone": colours.ALONE,
@@ -152,47 +164,38 @@ def traces_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly_data.
 
 
 def _score_lines(
-    by_label: views.Groups,
-    record: Record,
-    seed: int,
-    metric: str,
-    chosen: Sequence[int],
-    inks: Mapping[str, Ink],
+    by_label: views.Groups, record: Record, metric: str, chosen: Sequence[int], inks: Mapping[str, Ink]
 ) -> list[dict[str, object]]:
     """What the upper panel draws: {"label", "seed", "rounds", "values": {client: [round]}, colour, dash}."""
-    lines, factor = [], words.factor(metric)
+    lines, factor, seed = [], numbers.factor(metric), views.seed(record)
     for score in scores(by_label, seed, metric):
-        keep = views.thin(range(len(score.rounds)), plotly_data.POINTS)
-        values = {str(c): plotly_data.tidy(factor * score.values[keep, c]) for c in chosen}
+        keep = views.thin(range(len(score.rounds)), plotly.POINTS)
+        values = {str(c): plotly.tidy(factor * score.values[keep, c]) for c in chosen}
         look = {"colour": inks[score.label].colour, "dash": inks[score.label].dash}
         about = {"label": score.label, "seed": seed, "rounds": [score.rounds[i] for i in keep]}
         lines.append(about | {"values": values} | look)
     always = commonest(record) if metric == "accuracy" else None
     if always is not None and lines:
-        ends = [0, max(int(r.config["rounds"]) for runs in by_label.values() for r in runs)]
-        flat = {str(c): plotly_data.tidy(factor * always[[c, c]]) for c in chosen}
-        about = {"label": "always its commonest class", "seed": seed, "rounds": ends, "values": flat}
+        ends = [0, max(r.settings.rounds for runs in by_label.values() for r in runs)]
+        flat = {str(c): plotly.tidy(factor * always[[c, c]]) for c in chosen}
+        about = {"label": said("traces.commonest"), "seed": seed, "rounds": ends, "values": flat}
         lines.append(about | {"colour": "#9aa5b1", "dash": "dot"})
     return lines
 
 
-def caption(plot: plotly_data.Plot, by_label: views.Groups) -> str:
+def caption(plot: plotly.Plot, by_label: views.Groups) -> str:
     """How to read it, and what was left out."""
-    n, runs = len(plot["names"]), plot["runs"]
-    said = (
-        "Above: the chosen client's own model on its own test data. Below: its row of the matrix, a line for "
-        "each sender; point at a line for its name. A client's own line is left out where it is always 0."
-    )
+    n, runs, text = len(plot["names"]), plot["runs"], [said("traces.said")]
     if n > plot["few"] and plot["groups"]:
-        said += " Colours are the groups that the split put senders in."
+        text.append(said("traces.groups"))
     if len({views.seed(r) for rs in by_label.values() for r in rs}) > 1:
-        said += f" Of several seeds, seed {runs[0]['seed']} is shown."
+        text.append(said("matrix.seed", seed=runs[0]["seed"]))
     kept = {
         "clients": max((run["of_receivers"], len(run["receivers"])) for run in runs),
         "senders": (n, len(runs[0]["senders"])),
         "rounds": max((run["of_rounds"], len(run["rounds"])) for run in runs),
     }
-    limits = [f"{some} of {all} {what}" for what, (all, some) in kept.items() if some < all]
+    limits = [said(f"traces.some.{what}", n=some, of=of) for what, (of, some) in kept.items() if some < of]
     if limits:
-        said += f" To keep the page small, {', '.join(limits)} are here, evenly chosen; --csv writes all."
-    return said
+        text.append(said("traces.limits", limits=limits))
+    return sentences(*text)

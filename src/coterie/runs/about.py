@@ -1,29 +1,42 @@
-"""Where and on what a run was computed: versions, commit, machine, clients."""
+"""Where and on what a run was computed: versions, commit, machine, clients; which of two classes is the
+outcome that one looks for, and which clients' figures rest on little (each counts as much as any other):
+
+    few test rows    below TEST: half of the 95 % interval of an accuracy p on n rows, 1.96 √(p (1 - p) / n),
+                     is 14 points at p = 0.8 and n = 30, more than most differences between methods
+    one class        among training rows, where there is nothing to learn, or among test rows, where whoever
+                     always names it is right; of a survival, no event
+    much smaller     fewer training rows than SHARE of the median client's
+
+Of a client that keeps its labels to itself only the sizes are known; of one whose sizes are not known either,
+because it is not there yet or this is another site's part of a run, nothing is said.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import importlib.metadata
+import math
 import os
 import platform
 import shlex
+import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import coterie
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.client import add_tensors
 from coterie.core.options import plain
-from coterie.core.roster import Roster
+from coterie.core.roster import Member, Roster
+from coterie.data.kinds.flag import NO
 from coterie.engines.threads import many
-from coterie.runs.small import comments
-from coterie.runs.yardstick import positive_class
+from coterie.show.words import Figure, counted, said, semicolons
 
 LIBRARIES = ("torch", "numpy", "scikit-learn", "pandas")
 
@@ -43,6 +56,7 @@ def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: s
     belief = tree.row(beliefs, 0)
     members = [{k: plain(v) for k, v in asdict(m).items() if k != "digest"} for m in roster.members]
     names = roster.classes or tuple(str(c) for c in range(roster.outputs))
+    classifies = roster.task == "classification"
     return {
         **origin(),
         "machine": {
@@ -53,12 +67,8 @@ def about_run(roster: Roster, beliefs: Beliefs, notes: Sequence[str], command: s
         },
         "command": command,
         "task": roster.task,
-        "classes": list(names) if roster.task == "classification" else [],
-        **(
-            {"positive": positive_class(roster)}
-            if len(names) == 2 and roster.task == "classification"
-            else {}
-        ),
+        "classes": list(names) if classifies else [],
+        **({"positive": positive_class(roster)} if classifies and len(names) == 2 else {}),
         "features": list(roster.features),
         "clients": members,
         "notes": list(notes),
@@ -97,3 +107,100 @@ def commit() -> str | None:
 
 def command_line() -> str:
     return shlex.join(["coterie", *sys.argv[1:]])
+
+
+# who rests on little
+
+
+TEST = 30  # test rows
+SHARE = 0.1  # of the median client's training rows
+LIKELY = 0.8  # an accuracy for which the half width is told
+MARK = "†"
+
+Described = Mapping[str, Any]
+"""What a record says of a client: name, train, validation, test, labels."""
+
+
+class _Place(NamedTuple):
+    client: Described
+    median: float
+    task: str
+
+
+def half_width(rows: int, accuracy: float = LIKELY) -> float:
+    """Of the 95 % interval of an accuracy on so many rows, in points."""
+    return 196 * math.sqrt(accuracy * (1 - accuracy) / rows)
+
+
+def _few_test_rows(place: _Place) -> str:
+    rows = int(place.client.get("test") or 0)
+    if not 0 < rows < TEST:
+        return ""
+    text = counted("small.test", rows)
+    if place.task != "classification":
+        return text
+    accuracy, half = Figure(f"{100 * LIKELY:.0f} %"), f"{half_width(rows):.0f}"
+    return said("small.known", rows=text, accuracy=accuracy, half=half)
+
+
+def one_class(place: _Place) -> str:
+    labels = place.client.get("labels")
+    if not labels:
+        return ""
+    parts = dict(zip(("training", "test"), (labels[0], labels[-1]), strict=True))
+    single = [name for name, counts in parts.items() if sum(1 for c in counts if c) == 1]
+    what = "one_class"
+    if place.task == "survival":  # events alone are no lack: their order is learnt
+        what, single = "no_event", [name for name in single if not parts[name][1]]
+    return said(f"small.{what}.{'both' if len(single) > 1 else single[0]}") if single else ""
+
+
+def _much_smaller(place: _Place) -> str:
+    rows = int(place.client.get("train") or 0)
+    few = rows < SHARE * place.median
+    return counted("small.median", rows, median=f"{place.median:.0f}") if few else ""
+
+
+RULES: tuple[Callable[[_Place], str], ...] = (_few_test_rows, one_class, _much_smaller)
+"""What each says of a client; nothing where it does not hold."""
+
+
+def comments(clients: Sequence[Described], task: str = "classification") -> dict[str, str]:
+    """By client, of those whose figures rest on little."""
+    known = [c for c in clients if c.get("train")]
+    median = statistics.median(int(c["train"]) for c in known) if known else 0.0
+    found = {str(c["name"]): [s for rule in RULES if (s := rule(_Place(c, median, task)))] for c in known}
+    return {name: semicolons(some) for name, some in found.items() if some}
+
+
+# the class that one looks for
+
+
+COMMON = 0.8
+"""From which share of one class on accuracy is blind: fewer than one row in five is of any other."""
+SEEING = "nll"
+WELL = {*NO, "well", "healthy", "normal", "benign", "control", "alive", "gesund", "sain", "sano"}
+"""Names of a class that is not what one looks for."""
+
+
+def labels_of(member: Member) -> Sequence[int]:
+    """[class] of a client's training rows; empty where nobody knows."""
+    return member.labels[0] if member.labels else ()
+
+
+def positive_class(roster: Roster) -> int:
+    """Which of two classes is the outcome, of which sensitivity, specificity and net benefit are: not the one
+    that is called well; else the one that is rare in all training rows that are known; else the second.
+    """
+    if roster.task != "classification" or roster.outputs != 2:
+        return 1
+    well = [name.strip().lower() in WELL for name in roster.classes]
+    if len(well) == 2 and well[0] != well[1]:
+        return int(well[0])
+    known = [counts for counts in map(labels_of, roster.members) if len(counts) == 2]
+    first, second = (sum(counts[c] for counts in known) for c in (0, 1))
+    return int(not second or second < COMMON * (first + second))
+
+
+def commonest(counts: Sequence[int]) -> int:
+    return max(range(len(counts)), key=lambda c: counts[c])

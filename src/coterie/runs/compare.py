@@ -29,19 +29,13 @@ from coterie.kernels.natural import AUTO, only_work
 from coterie.kernels.nested import names_in, spelled
 from coterie.methods import METHODS
 from coterie.methods.baselines import NOTHING
-from coterie.runs.experiment import Builder
-from coterie.runs.folder import (
-    Folder,
-    is_run,
-    read_record,
-    refuse_full,
-    way_on,
-)
-from coterie.runs.recalibrating import for_use
+from coterie.runs.builder import Builder
+from coterie.runs.experiment import Experiment, for_use
+from coterie.runs.folder import is_run, read_record, refuse_full, way_on
+from coterie.runs.go_on import Around, beside_nothing, run_in
+from coterie.runs.loop import Watch
 from coterie.runs.record import Record
-from coterie.runs.runner import Watch, run, same_threads
 from coterie.runs.settings import Settings, from_table, read_toml
-from coterie.runs.tracker import Tracker, tracked
 from coterie.storage.atomic import write_whole
 from coterie.storage.events import read_divergence, refuse_without_result
 
@@ -104,7 +98,6 @@ class Comparison:
         return work
 
     def kernels(self) -> list[str]:
-        """The local work of all methods."""
         shared = [] if self.settings.kernel == AUTO else [self.settings.kernel]
         return [*shared, *(self.work_of(spec) for spec in self.methods)]
 
@@ -133,17 +126,16 @@ def with_nothing(comparison: Comparison, builder: Builder) -> tuple[Comparison, 
 
 
 def left_out(error: Exception) -> str:
-    """Why a comparison does without."""
     return f"{NOTHING} is left out, so what always the same answer has is not known: {lines_of(error)[0]}"
 
 
 def comparison_from(table: Mapping[str, Any], where: str) -> Comparison:
     shared = {k: v for k, v in table.items() if k not in ("methods", "seeds")}
-    refuse_damaged(table, {"methods": list, "seeds": int}, where)
+    _refuse_damaged(table, {"methods": list, "seeds": int}, where)
     return Comparison(from_table(shared, where), tuple(table["methods"]), table["seeds"])
 
 
-def refuse_damaged(table: Mapping[str, Any], kinds: Mapping[str, type], where: str) -> None:
+def _refuse_damaged(table: Mapping[str, Any], kinds: Mapping[str, type], where: str) -> None:
     """Refuses a file that lacks a key, or has another kind of value under it than was written."""
     for key, kind in kinds.items():
         if key not in table:
@@ -176,7 +168,7 @@ def run_cell(
     command: str | None,
     watch: Watch,
     builder: Builder | None = None,
-    tracker: Tracker | None = None,
+    around: Around = beside_nothing,
     in_use: bool = False,
 ) -> Record:
     """Runs one cell, or what is left of it; a finished one is only read. Models that are only compared are
@@ -186,22 +178,12 @@ def run_cell(
         past = read_record(path, label)
         if past.finished and (path / "models.safetensors").exists():
             return past
-        same_threads(past)  # before a server trains: their number changes its bits
-    experiment = (builder or Builder()).prepare(settings, command)
-    experiment = for_use(experiment) if in_use else experiment
-    if is_run(path):
-        past = read_record(path, label)
-        if past.about["fingerprint"] != experiment.about["fingerprint"]:
-            raise BadRun(f"{path}: the data or the first model differ from those it began with: start anew")
-        folder = Folder(path)
-    else:
-        folder = Folder.create(path, experiment.config, experiment.about)
-    try:
-        with tracked(tracker, path):
-            return run(experiment, folder, label, watch).record
-    finally:
-        folder.close()
-        experiment.net.close()
+
+    def ready() -> Experiment:
+        experiment = (builder or Builder()).prepare(settings, command)
+        return for_use(experiment) if in_use else experiment
+
+    return run_in(path, ready, label, watch, lambda experiment, outcome: outcome.record, around)
 
 
 def read_records(path: Path) -> list[Record]:
@@ -225,7 +207,6 @@ def read_records(path: Path) -> list[Record]:
 
 
 def diverged_in(path: Path) -> list[str]:
-    """A line for each run of a comparison that diverged."""
     if not is_comparison(path):
         return []
     found = ((spec, seed, read_divergence(place)) for place, spec, seed in places_in(path))
@@ -235,7 +216,7 @@ def diverged_in(path: Path) -> list[str]:
 def places_in(path: Path) -> list[tuple[Path, str, int]]:
     """(folder, spec, seed) of each run of a comparison, begun or not."""
     table = read_toml(path / "compare.toml")
-    refuse_damaged(table, {"methods": list, "seeds": int, "seed": int}, str(path / "compare.toml"))
+    _refuse_damaged(table, {"methods": list, "seeds": int, "seed": int}, str(path / "compare.toml"))
     seeds = range(table["seed"], table["seed"] + min(table["seeds"], MANY))
     return [(path / slug(spec) / f"seed-{i}", spec, i) for spec in table["methods"] for i in seeds]
 
@@ -262,6 +243,11 @@ def parsed(spec: str) -> tuple[str, dict[str, Any]]:
             work = coerced(WORK[kernel], {key: value}, f"kernel {kernel}")
             values |= {f"{kernel}.{k}": v for k, v in work.items()}
     return name, {k: plain(v) for k, v in values.items()}
+
+
+def options_in(spec: str) -> dict[str, Any]:
+    """The options that a spec names, numbers and true and false as such."""
+    return read_pairs(spec.partition(":")[2], f"method {spec!r}")
 
 
 def slug(spec: str) -> str:

@@ -41,12 +41,11 @@ from coterie.core.held import Held
 from coterie.core.kernel import Part
 from coterie.core.method import Models, makes_models, only_for
 from coterie.kernels import Calibrate
-from coterie.nets.accounted import accounted
 from coterie.nets.sound import REMEDY
 from coterie.nets.wrapped import innermost
 from coterie.runs.experiment import Experiment
 from coterie.runs.record import Record
-from coterie.runs.scoring import judged
+from coterie.runs.scoring import score_models
 
 FAR, VERY_FAR = 10.0, 1000.0
 WORSE = 1.5  # times the least loss of local work, from which on it got worse
@@ -67,7 +66,7 @@ def refuse_diverged(experiment: Experiment, models: Models, start: Held, record:
     """
     if experiment.net.lies:
         return
-    far = far_off(experiment, models, start, record)
+    far = _far_off(experiment, models, start, record)
     if not far:
         return
     names, times = [experiment.roster.names[i] for i in far], list(far.values())
@@ -75,32 +74,32 @@ def refuse_diverged(experiment: Experiment, models: Models, start: Held, record:
     whose = f"{', '.join(map(repr, names[:LISTED]))}{others}"
     what = "the models of {} have losses up to" if len(names) > 1 else "the model of {} has a loss"
     raise Diverged(
-        f"round {record.done}: {what.format(whose)} {amount(max(times))} that of "
+        f"round {record.done}: {what.format(whose)} {_amount(max(times))} that of "
         f"{INSTEAD[experiment.roster.task]}: {REMEDY}"
     )
 
 
-def amount(times: float) -> str:
+def _amount(times: float) -> str:
     return f"{times:,.0f} times" if times < 1e6 else f"{times:.1e} times" if times < math.inf else "far above"
 
 
-def far_off(experiment: Experiment, models: Models, start: Held, record: Record) -> dict[int, float]:
+def _far_off(experiment: Experiment, models: Models, start: Held, record: Record) -> dict[int, float]:
     """{client: how many times the loss of knowing nothing}, of those whose own model has diverged."""
     roster, entry = experiment.roster, record.metrics[-1]
     owners = models.owners if makes_models(experiment.method) else torch.arange(len(roster))
     last, first = ((m["scores"] or {}).get("own/test", {}) for m in (entry, record.metrics[0]))
     test = Sight(experiment, last, first, "test")
-    if accounted(experiment.net) is not None:
+    if experiment.net.accounts:
         away = entry.get("away", {}) if "loss" in last else set(roster.names)  # nobody is scored, or by less
         scored = np.array([m.test > 0 and m.name not in away for m in roster.members])
         return test.diverged(owners, record, scored)
-    local = local_losses(record)[-1] / test.within
+    local = _local_losses(record)[-1] / test.within
     if (test.losses / test.within <= FAR)[owners].all() and not (local > FAR).any():
         return {}
     net = replace(experiment, net=innermost(experiment.net))
 
     def on_training_rows(of: Models) -> Figures:
-        return judged(net, Calibrate("train"), of, record.done)
+        return score_models(net, Calibrate("train"), of, record.done)
 
     now = on_training_rows(models)
     train = Sight(experiment, now, {}, "train")
@@ -123,7 +122,12 @@ class Sight:
     part: Part
 
     def figure(self, figures: Figures, name: str) -> np.ndarray:
-        return figure_of(figures, len(self.experiment.roster), name)
+        found = figures.get(name)
+        if found is None:
+            return np.full(len(self.experiment.roster), np.nan)
+        if isinstance(found, Tensor):
+            return np.asarray(found.double().numpy())
+        return np.array([np.nan if v is None else float(v) for v in found])
 
     def loss(self, figures: Figures) -> np.ndarray:
         """[client] by the task's own loss, unless somebody brought another."""
@@ -154,7 +158,7 @@ class Sight:
         if experiment.roster.task == "regression" and (reveals.coordinator or reveals.sites or reveals.rows):
             nothing = np.fmax(nothing, spread(nothing, before))
         nothing = np.where(nothing > 0, nothing, before)
-        told = local_losses(record)
+        told = _local_losses(record)
         losses = self.losses if makes_models(experiment.method) else told[-1]
         with np.errstate(invalid="ignore", divide="ignore"):
             times = losses / nothing
@@ -193,19 +197,10 @@ def got_worse(told: np.ndarray, before: np.ndarray) -> np.ndarray:
     return np.asarray(told[-1] > WORSE * np.fmin(least, before))
 
 
-def local_losses(record: Record) -> np.ndarray:
+def _local_losses(record: Record) -> np.ndarray:
     """[round, client] the loss that local work told last; NaN where it told none, or one of its own kind."""
     told = [[math.nan if v is None else v for v in entry["train_loss"]] for entry in record.metrics]
     found = np.array(told, dtype=float)
     for before, now in itertools.pairwise(found):
         np.copyto(now, before, where=np.isnan(now))
     return found if "loss" not in record.config else np.full_like(found, math.nan)
-
-
-def figure_of(figures: Figures, clients: int, name: str) -> np.ndarray:
-    found = figures.get(name)
-    if found is None:
-        return np.full(clients, np.nan)
-    if isinstance(found, Tensor):
-        return np.asarray(found.double().numpy())
-    return np.array([np.nan if v is None else float(v) for v in found])

@@ -6,25 +6,25 @@
     timings.jsonl           one line a round, and one for the whole command at its end; different each time
     events.jsonl            what happens besides: who goes and comes, how it ends; different each time, and
                             nothing is ever dropped from it (see `storage/events.py`)
-    now.json                what it does at this moment, replaced while it goes on (see `now.py`)
+    now.json                what it does at this moment, replaced while it goes on (`features/live/hook.py`)
     collaboration.jsonl     one line a round: who listened to whom, what passed, and further matrices of the
-                            method by name (see `stored.py`)
+                            method by name (see `storage/rounds.py`)
     ledger.jsonl            a chain of what happened, one line a round, in which nothing is ever changed
-                            (see `ledger/`); signatures.jsonl has who signed its heads, in a federation
+                            (`features/ledger/`); signatures.jsonl has who signed its heads, in a federation
     checkpoint.safetensors  the state after a finished round; checkpoints/ has those of earlier ones, if the
                             run keeps a history
     models.safetensors      every client's model, once the run is over; on other nets than in-process each
                             site has written its own into models/
     calibration.npz         how sure they are and how often right, once the run is over
     outcomes.npz            what came of each test row, probabilities.npz what was said of it, once the run is
-                            over, if all clients are in this process (see `outcomes.py`, `probabilities.py`)
+                            over, if all clients are in this process (see `artifacts.py`)
     recalibration.json      what models in use do to probabilities, once the run is over, by client
-    cuts.json               where clients decided to cut probabilities, if any did (see `use/cuts.py`)
+    cuts.json               where clients decided to cut probabilities, if any did (see `use/cut.py`)
     privacy.json            what looking at rows has cost each site, once the run is over, if it has a bound
-    energy.json             what a tracker of energy said, if one was asked (see `tracker.py`)
+    energy.json             what a tracker of energy said, if one was asked (see `features/energy/`)
     features.safetensors    the frozen layers, in last-layer mode, once the run is over
     posteriors/NAME.safetensors  what client NAME sent, for `coterie posterior add`, if it sent a posterior
-    decisions.jsonl         what people decided of the run (see `decisions.py`)
+    decisions.jsonl         what people decided of the run (see `storage/decisions.py`)
     report.html             the page
 
 A round is written in this order: timings, matrices, metrics, checkpoint. So after a kill the checkpoint is
@@ -42,55 +42,45 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeVar
 from urllib.parse import quote
 
-import numpy as np
 import tomli_w
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from coterie import features
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
+from coterie.core.clock import CLOCK
 from coterie.core.errors import BadRun, shown
 from coterie.core.method import Models
 from coterie.core.net import Net
-from coterie.ledger.chain import FILE as LEDGER
-from coterie.metrics.bootstrap import Outcomes
-from coterie.metrics.calibration import Calibration, Tally
-from coterie.metrics.operating import Probabilities
-from coterie.posteriors import Saved, store
-from coterie.runs import checkpoint
-from coterie.runs.probabilities import read_probabilities, write_probabilities
-from coterie.runs.recalibration import read_recalibration
 from coterie.runs.record import Record
 from coterie.runs.settings import digest, read_toml
-from coterie.runs.stored import StoredByName, StoredMatrices, StoredRounds
-from coterie.runs.tracker import read_tracked
-from coterie.storage import locks
-from coterie.storage.arrays import damaged, read_arrays, write_arrays
-from coterie.storage.atomic import brought_back, read_lines, readable_errors, sync, write_whole
+from coterie.storage import checkpoint, locks
+from coterie.storage.atomic import append_line, brought_back, read_lines, readable_errors, sync, write_whole
+from coterie.storage.chain import FILE as LEDGER
 from coterie.storage.events import read_divergence, refuse_without_result
 from coterie.storage.rounds import (
     LINES,
     METRICS,
     PASSED,
     TIMINGS,
+    StoredByName,
+    StoredMatrices,
+    StoredRounds,
     drop_after,
-    write_round,
     written,
 )
 from coterie.storage.tensors import read_tensors, write_tensors
 
 T = TypeVar("T")
 
-CALIBRATION = "calibration.npz"
-OUTCOMES = "outcomes.npz"
-PRIVACY = "privacy.json"
 POSTERIORS = "posteriors"
 CHECKPOINTS = "checkpoints"
 MODELS = "models"
@@ -124,8 +114,9 @@ class Folder:
         try:
             with readable_errors(path):
                 if made or not path.is_dir():
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    _move_in(path.absolute(), files)
+                    with whole_folder(path) as draft:
+                        for name, text in files.items():
+                            (draft / name).write_text(text)
                 else:
                     for name, text in files.items():
                         write_whole(path / name, text)
@@ -141,18 +132,7 @@ class Folder:
 
     @property
     def rounds(self) -> int:
-        """How many are over."""
         return max((entry["round"] for entry in read_lines(self.path / METRICS)), default=0)
-
-    def write_round(
-        self,
-        line: Mapping[str, Any],
-        timing: Mapping[str, Any],
-        weights: np.ndarray | None,
-        matrices: Mapping[str, np.ndarray],
-        passed: np.ndarray,
-    ) -> None:
-        write_round(self.path, line, timing, weights, matrices, passed)
 
     def save(self, state: Any, round: int, config: Mapping[str, Any], kept: Mapping[str, Tensor]) -> None:
         if self._config is not config:  # the same in all rounds
@@ -211,24 +191,6 @@ class Folder:
             header["files"] = names
         write_tensors(self.path / "models.safetensors", tensors or {}, header)
 
-    def save_posteriors(self, sent: Sequence[Saved]) -> None:
-        for saved in sent:
-            store.write(self.path / POSTERIORS / f"{file_name(saved.client)}.safetensors", saved)
-
-    def save_calibration(self, calibration: Calibration) -> None:
-        """Each kind as one array [sum, client, bin], the sums in the order of `Tally`."""
-        kinds = {kind: torch.stack(list(t)).numpy() for kind, t in calibration._asdict().items()}
-        write_arrays(self.path / CALIBRATION, kinds)
-
-    def save_outcomes(self, outcomes: Outcomes) -> None:
-        write_arrays(self.path / OUTCOMES, outcomes._asdict())
-
-    def save_probabilities(self, probabilities: Probabilities) -> None:
-        write_probabilities(self.path, probabilities)
-
-    def save_privacy(self, statement: Mapping[str, Any]) -> None:
-        write_whole(self.path / PRIVACY, json.dumps(statement, indent=1) + "\n")
-
 
 def not_there(path: Path) -> list[Path]:
     """The folder and those above it that are still to be made."""
@@ -268,15 +230,19 @@ def way_on(path: Path) -> str:
     return f"go on with 'coterie resume {shlex.quote(str(path))}'"
 
 
-def _move_in(home: Path, files: Mapping[str, str]) -> None:
-    draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
-    try:
-        for name, text in files.items():
-            (draft / name).write_text(text)
-        draft.chmod(0o755)
-        draft.replace(home)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+@contextlib.contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which gets its name once it is full."""
+    home = path.absolute()
+    with readable_errors(path):
+        home.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
+        try:
+            yield draft
+            draft.chmod(0o755)
+            draft.replace(home)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def is_run(path: Path) -> bool:
@@ -312,14 +278,18 @@ def read_record(path: Path, label: str | None = None, stored: StoredRounds | Non
         passed=StoredMatrices(stored, PASSED),
         matrices=StoredByName(stored),
         models=partial(_models, path),
-        calibration=partial(_calibration, path),
-        outcomes=partial(_outcomes, path),
-        probabilities=partial(read_probabilities, path),
-        recalibration=partial(read_recalibration, path),
-        privacy=partial(_privacy, path),
-        tracked=partial(read_tracked, path),
         diverged=partial(read_divergence, path),
+        more={
+            name: partial(kept.read, path)
+            for module in features.brought("record")
+            for name, kept in module.KEPT.items()
+        },
     )
+
+
+def kept_files() -> tuple[str, ...]:
+    """What features write into a run's folder."""
+    return tuple(kept.file for module in features.brought("record") for kept in module.KEPT.values())
 
 
 def read_about(path: Path) -> dict[str, Any]:
@@ -334,7 +304,6 @@ def read_about(path: Path) -> dict[str, Any]:
 
 
 def read_models(path: Path) -> dict[str, Belief]:
-    """Each client's belief, from a finished run."""
     file = path / "models.safetensors"
     if not file.exists():
         refuse_without_result(path)
@@ -364,33 +333,14 @@ def _models(path: Path) -> Mapping[str, Belief]:
     return read_models(path) if (path / "models.safetensors").exists() else {}
 
 
-def _calibration(path: Path) -> Calibration | None:
-    """None where there is none: before the end, for a regression, in runs of earlier versions."""
-    kinds = read_arrays(path / CALIBRATION, Calibration._fields, Calibration._field_defaults)
-    return None if kinds is None else Calibration(*(Tally(*torch.from_numpy(kind)) for kind in kinds))
+Spent = dict[str, float]
 
 
-def _outcomes(path: Path) -> Outcomes | None:
-    """None where there are none: see `Record`."""
-    arrays = read_arrays(path / OUTCOMES, Outcomes._fields)
-    if arrays is None:
-        return None
-    found = Outcomes(*arrays)
-    if found.sizes.ndim != 1 or found.values.shape != (found.sizes.sum(),):
-        raise damaged(path / OUTCOMES, "sizes do not add up")
-    return found
+def write_cost(path: Path) -> None:
+    append_line(path / TIMINGS, {"whole": CLOCK.read()})
 
 
-def _privacy(path: Path) -> Mapping[str, Any] | None:
-    """None where there is none: before the end, and where local work has no bound."""
-    name = path / PRIVACY
-    if not name.exists():
-        return None
-    try:
-        told = json.loads(name.read_bytes())
-        whole = isinstance(told, dict) and {"delta", "sites", "budget", "outside", "scores"} <= told.keys()
-    except (ValueError, RecursionError) as error:
-        raise damaged(name, str(error)) from None
-    if not whole:
-        raise damaged(name, "it lacks something")
-    return dict(told)
+def read_cost(path: Path) -> Spent | None:
+    """Seconds by part of the last command that ended; None before, and for runs from Python."""
+    lines = [line["whole"] for line in read_lines(path / TIMINGS) if "whole" in line]
+    return lines[-1] if lines else None

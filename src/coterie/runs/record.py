@@ -6,32 +6,45 @@ What is large, matrices and models, stays in the run's folder until it is asked 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from coterie import features
 from coterie.core.belief import Belief
-from coterie.metrics.bootstrap import Outcomes
-from coterie.metrics.calibration import Calibration, taus
-from coterie.metrics.operating import Probabilities
-from coterie.metrics.recalibration import Recalibrated
+from coterie.metrics.table import COLLABORATION
 from coterie.nets.counting import Traffic
-from coterie.runs.budget import spent_by_round
-from coterie.runs.measures import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from coterie.runs.contributed import Contributed
-    from coterie.runs.energy import Energy
+    from coterie.runs.settings import Settings
 
 COORDINATOR = "coordinator"
+T = TypeVar("T")
 
 
 def nothing() -> None:
     """What is not known; a function of its own, so that a record can be handed to another process."""
+
+
+def known(value: T) -> T:
+    """What is known; likewise: `partial(known, value)`."""
+    return value
+
+
+class Kept(NamedTuple):
+    """What a feature keeps of a run: its file in the run's folder, how that is read, and what there is
+    without a folder.
+    """
+
+    file: str
+    read: Callable[[Path], Any]
+    otherwise: Callable[[], Any] = nothing
 
 
 @dataclass(repr=False)
@@ -49,18 +62,11 @@ class Record:
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
     models     a function: client -> its tensors by name, of those that have a model of their own; nothing
                before the run is over
-    calibration   a function: how sure the last models are and how often right, [client, bin]; None before
-               the run is over, for a regression, and in runs of earlier versions
-    outcomes   a function: what came of each test row in the end, for the headline figure; None before the run
-               is over, where clients are not in this process, and for more than 32,768 rows
-    probabilities   a function: what was said of each test row in the end, and its label; None where there are
-               no outcomes, no classes, and for more than 2**20 numbers
-    recalibration   a function: by client, what the model in use does to its probabilities, or why nothing
-               (see `recalibrating.py`); nothing where models are only compared
-    privacy    a function: what looking at rows has cost (see `statement` in `privacy/ledger.py`); None before
-               the run is over, and where local work has no bound
-    tracked    a function: what a tracker of energy said (see `tracker.py`); None where none was asked
     diverged   a function: how training diverged, if it did (see `divergence.py`); such a run has no result
+    more       what features keep of a run, by name: a function each
+
+    What features know of a record is asked by name too, as if it were a method: `record.spent()`,
+    `record.energy("FR")`, `record.calibration()` (`Kept` and `VIEWS` in their record.py).
     """
 
     label: str
@@ -72,13 +78,41 @@ class Record:
     passed: Mapping[int, np.ndarray] = field(default_factory=dict)
     matrices: Mapping[str, Mapping[int, np.ndarray]] = field(default_factory=dict)
     models: Callable[[], Mapping[str, Belief]] = dict
-    calibration: Callable[[], Calibration | None] = nothing
-    outcomes: Callable[[], Outcomes | None] = nothing
-    probabilities: Callable[[], Probabilities | None] = nothing
-    recalibration: Callable[[], Mapping[str, Recalibrated]] = dict
-    privacy: Callable[[], Mapping[str, Any] | None] = nothing
-    tracked: Callable[[], Mapping[str, Any] | None] = nothing
     diverged: Callable[[], str] = str
+    more: dict[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a feature makes of the record, or keeps of the run."""
+        if name.startswith("_") or "more" not in self.__dict__:
+            raise AttributeError(name)
+        if name in self.more:
+            return self.more[name]
+        for module in features.brought("record"):
+            if name in module.VIEWS:
+                return partial(module.VIEWS[name], self)
+            if name in module.KEPT:
+                return module.KEPT[name].otherwise
+        raise AttributeError(f"a record has no {name!r}")
+
+    def of(self, name: str) -> Any:
+        """What a feature keeps of the run; None without it, or without the feature."""
+        try:
+            return getattr(self, name)()
+        except AttributeError:
+            return None
+
+    def settle(self) -> None:
+        """Values in place of functions: what a run keeps to work them out can neither be pickled nor is
+        needed any more.
+        """
+        self.models = partial(known, dict(self.models()))
+        self.more = {name: partial(known, work_out()) for name, work_out in self.more.items()}
+
+    def take_over(self, past: Record) -> None:
+        """All that an earlier process left of the same run."""
+        for what in fields(self):
+            if what.name not in ("label", "config", "about"):
+                setattr(self, what.name, getattr(past, what.name))
 
     def __repr__(self) -> str:
         """Short: all of it is thousands of lines."""
@@ -91,23 +125,23 @@ class Record:
 
     @property
     def done(self) -> int:
-        """The last finished round; 0 before the first."""
         return int(self.metrics[-1]["round"]) if self.metrics else 0
 
     @property
+    def settings(self) -> Settings:
+        """The config as settings, with defaults for what a run of an earlier version did not know of."""
+        from coterie.runs.settings import recorded  # which knows features, and these know records
+
+        return recorded(self.config)
+
+    @property
     def finished(self) -> bool:
-        return bool(self.metrics) and (self.done >= int(self.config["rounds"]) or bool(self.ended))
+        return bool(self.metrics) and (self.done >= self.settings.rounds or bool(self.ended))
 
     @property
     def ended(self) -> str:
-        """The kind of budget that ended the run; nothing if none did."""
+        """What ended the run before its last round, a kind of budget mostly; nothing if nothing did."""
         return str(self.metrics[-1].get("ended", "")) if self.metrics else ""
-
-    def spent(self) -> dict[str, np.ndarray]:
-        """What was spent up to the end of each round, by kind (see `budget.py`): [round], from round 0."""
-        return spent_by_round(
-            self.metrics, self.timings, self.config, lambda m: int(self.transfers(m)["bytes"])
-        )
 
     def evaluated(self) -> Iterator[dict[str, Any]]:
         """The rounds in which models were scored."""
@@ -127,7 +161,6 @@ class Record:
         return [found.get(i, float("nan")) for i in range(n)]
 
     def curve(self, metric: str, scores: str = "own/test") -> tuple[list[int], np.ndarray]:
-        """Scored rounds, and figures [round, client]."""
         lines = [m for m in self.evaluated() if scores in m["scores"]]
         values = [[np.nan if v is None else v for v in m["scores"][scores][metric]] for m in lines]
         return [m["round"] for m in lines], np.asarray(values, dtype=float)
@@ -181,18 +214,6 @@ class Record:
             "bytes": sum(entry["sent_bytes"]) + sum(entry["received_bytes"]),
         }
 
-    def energy(self, country: str = "") -> Energy:
-        """CPU seconds, bytes, and what they may come to in kWh and CO2e (see `energy.py`)."""
-        from coterie.runs.energy import energy_of
-
-        return energy_of(self, country)
-
-    def contributions(self) -> Contributed:
-        """What each client gave to each other, over all rounds (see `contributed.py`)."""
-        from coterie.runs.contributed import contributed
-
-        return contributed(self)
-
     def collected(self) -> np.ndarray:
         """[receiver, sender] in how many rounds one gave the other a weight above 0; 0 for oneself."""
         times = np.zeros((len(self.clients), len(self.clients)))
@@ -208,7 +229,7 @@ class Record:
         """
         import pandas as pd
 
-        measured = [name for name in MEASURES if any(name in m.get("measures", ()) for m in self.metrics)]
+        measured = [n for n in COLLABORATION if any(n in m.get("measures", ()) for m in self.metrics)]
         nothing = [None] * len(self.clients)
         parts = [
             pd.DataFrame(
@@ -274,27 +295,6 @@ class Record:
             for (client, was), some in rounds.items()
         ]
 
-    def reliability(self) -> pd.DataFrame:
-        """A row for each client and bin: client, by, low, high, samples, mean, right; none without counts.
-
-        `by` is confidence, entropy (a share of the greatest), above (a confidence of at least `low`) or, of
-        two classes, positive (a probability of the second of at least `low`); `mean` is the mean confidence
-        or probability there, or the mean entropy in nats; `right` is how many were right, or of that class.
-        """
-        import pandas as pd
-
-        found, n, parts = self.calibration(), len(self.clients), []
-        for by, tally in found._asdict().items() if found else ():
-            from_on = by in ("above", "positive")
-            edges = taus(tally.samples.shape[-1] - from_on).numpy()
-            low, high = (edges, np.ones_like(edges)) if from_on else (edges[:-1], edges[1:])
-            part = {"client": np.repeat(self.clients, len(low)), "by": by}
-            part |= {"low": np.tile(low, n), "high": np.tile(high, n)}
-            part |= {"samples": tally.samples.long().flatten().numpy(), "mean": tally.mean.flatten().numpy()}
-            parts.append(pd.DataFrame(part | {"right": tally.right.long().flatten().numpy()}))
-        columns = ["client", "by", "low", "high", "samples", "mean", "right"]
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-
 
 def spans(rounds: Sequence[int]) -> str:
     """1 to 3, 7, 9 to 12"""
@@ -333,8 +333,6 @@ def line(
     extras: Mapping[str, Any],
     measures: Mapping[str, list[float | None]] | None = None,
     away: Mapping[str, str] | None = None,
-    bytes: int | None = None,
-    ended: str = "",
 ) -> dict[str, Any]:
     """One round of metrics.jsonl: only what is the same each time the run is repeated.
 
@@ -348,11 +346,9 @@ def line(
     numbers      that went to the coordinator, one count for each client
     scoring      models and bytes that passed for scoring alone
     rows         that moved, if any: one count for each client
-    measures     of collaboration by name (see `measures.py`), one value for each client, None where it is
+    measures     of collaboration by name (see `scoring.py`), one value for each client, None where it is
                  not defined; runs of earlier versions have none
     away         clients that did not answer, and why, if any
-    spent        gradient steps, and bytes of all that passed: models, rows, numbers, sealed shares
-    ended        the kind of budget that ended the run with this round, if one did
     """
     return {
         "round": round,
@@ -369,9 +365,4 @@ def line(
         "extras": dict(extras),
         "measures": dict(measures or {}),
         **({"away": dict(away)} if away else {}),
-        "spent": {
-            "steps": int(moved.steps.sum()),
-            "bytes": int(moved.bytes.sum()) if bytes is None else bytes,
-        },
-        **({"ended": ended} if ended else {}),
     }

@@ -1,30 +1,36 @@
-"""Scoring: each client's own model on its own rows, through the net of the run. Who is away is not scored."""
+"""Scoring: each client's own model on its own rows, through the net of the run. Who is away is not scored.
+
+Beside scores it is measured (`measure`) whether clients find their own kind, and how far models part:
+
+    precision, recall                 of those a client gave a weight above 0, beside itself
+    circle_precision, circle_recall   of the method's CIRCLE, where it fills one (PENS, table 4.3)
+    drift                             how far a client's model is from the mean of all clients' models
+
+Each is [client], NaN where it is not defined; the formulas are in `metrics/collaboration.py`. The first four
+need true clusters and a round; drift needs the models, and so is measured only when they are scored and all
+sites are in this process.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from coterie.core.belief import Beliefs
+from coterie.core.facts import kernel_fact
 from coterie.core.held import at_coordinator, hold
 from coterie.core.kernel import Part, Scorer
-from coterie.core.method import Models
-from coterie.kernels import Calibrate, Crowd, Tallied
-from coterie.kernels.calibrate import unpacked
-from coterie.kernels.own import Beside
-from coterie.metrics.bootstrap import Outcomes
-from coterie.metrics.calibration import Calibration
-from coterie.metrics.operating import Probabilities
-from coterie.metrics.table import headline
-from coterie.nets.accounted import EVALUATION
-from coterie.nets.wrapped import innermost
+from coterie.core.method import CIRCLE, Info, Models, asked
+from coterie.core.net import EVALUATION
+from coterie.kernels import Calibrate, Crowd
+from coterie.kernels.score import Beside
+from coterie.metrics.collaboration import drifts, neighbours_found
 from coterie.runs.experiment import Experiment
-from coterie.runs.outcomes import asked_of, gathered, said
-from coterie.runs.record import Record
 
 Scores = dict[str, list[float | None]]
 
@@ -52,7 +58,9 @@ def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Sc
         ids = tuple(tuple(p.ids[some.of[some.owners]].tolist()) for p in some.beliefs.parts)
         pairs = (part, some.crowd is None, tuple(some.owners.tolist()), ids)
         if pairs not in known:
-            numbers = judged(experiment, scorer(experiment, part), some, round)
+            usual = Calibrate(part, experiment.specificity, positive_in(experiment))
+            scorer = Beside(usual, experiment.own.metrics) if experiment.own.metrics else usual
+            numbers = score_models(experiment, scorer, some, round)
             if not numbers:
                 return None
             known[pairs] = {m: figures(v) for m, v in numbers.items() if m != "samples"}
@@ -60,25 +68,19 @@ def evaluate(experiment: Experiment, models: Models, round: int) -> dict[str, Sc
     return scores
 
 
-def scorer(experiment: Experiment, part: Part) -> Scorer:
-    """What measures models on these rows: the usual figures, and metrics of somebody's own."""
-    specificity = float(experiment.config.get("specificity", 0))
-    metrics, usual = experiment.own.metrics, Calibrate(part, specificity, positive_in(experiment))
-    return Beside(usual, metrics) if metrics else usual
-
-
 def positive_in(experiment: Experiment) -> int:
     """Of which of two classes figures are; trials have that of the whole, whatever a fold has."""
-    return int(experiment.config.get("positive", experiment.about.get("positive", 1)))
+    own = experiment.positive
+    return int(experiment.about.get("positive", 1)) if own is None else own
 
 
-def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:
+def score_models(experiment: Experiment, kernel: Scorer, models: Models, round: int) -> Mapping[str, Tensor]:
     """Figures of each client's own model on its own data: [client], NaN for one that is away, or has no model
     or no such rows.
     """
     net, key = experiment.net, experiment.key.at_round(round, experiment.rounds).at(EVALUATION)
     n, owners = len(net.roster), models.owners
-    if getattr(kernel, "part", "") == "test":
+    if kernel_fact(kernel, "part") == "test":
         owners = owners[torch.tensor([m.test > 0 for m in net.roster.members])[owners]]
     if models.crowd is None:
         edges = torch.stack([models.of[owners], owners], dim=1)
@@ -100,33 +102,42 @@ def judged(experiment: Experiment, kernel: Scorer, models: Models, round: int) -
     return out
 
 
-def tallied(experiment: Experiment, models: Models, round: int) -> Calibration | None:
-    """How sure each client's own model is on its own test set, and how often right; None where there are no
-    classes.
-
-    A client that is away in the end, or has no model, has no counts.
-    """
-    if experiment.roster.task != "classification":
-        return None
-    numbers = judged(experiment, Tallied(positive=positive_in(experiment)), models, round)
-    return unpacked({name: t.nan_to_num(nan=0.0) for name, t in numbers.items()}) if numbers else None
-
-
-def row_by_row(
-    experiment: Experiment, models: Models, record: Record
-) -> tuple[Outcomes | None, Probabilities | None]:
-    """What came of each test row and what was said of it, where that is kept (`outcomes.py`), in one pass.
-    Nobody is asked: it is looked up.
-    """
-    kernel, scores = asked_of(experiment), record.metrics[-1]["scores"]
-    told = (scores or {}).get("own/test", {}).get(headline(experiment.roster.task))
-    if kernel is None or told is None:
-        return None, None
-    here = replace(experiment, net=innermost(experiment.net))
-    at = judged(here, kernel, models, record.done).get("at")
-    return (None, None) if at is None else (gathered(kernel, at, told), said(kernel, at, told))
-
-
 def figures(values: Tensor) -> list[float | None]:
     """Numbers as JSON holds them: what is not finite becomes null."""
     return [v if math.isfinite(v) else None for v in values.tolist()]
+
+
+def measure(
+    info: Info | None,
+    beliefs: Beliefs | None,
+    of: Tensor | None,
+    clusters: Sequence[int | None],
+    trained: Sequence[str],
+) -> dict[str, Tensor]:
+    """What a round's info tells, if there was one, and the models after it, if they are at hand: row of[i] is
+    client i's, which has none below 0.
+    """
+    told: dict[str, Tensor] = {}
+    if info is not None and None not in clusters:
+        chosen = neighbours_found(info.weights, clusters)
+        gone = info.weights.sum(dim=1) == 0  # was not reached, and so had no choice
+        told |= {"precision": chosen.precision, "recall": chosen.recall.masked_fill(gone, math.nan)}
+        if CIRCLE in info.matrices:
+            circle = neighbours_found(info.matrices[CIRCLE], clusters)
+            told |= {"circle_precision": circle.precision, "circle_recall": circle.recall}
+    if beliefs is not None and of is not None:
+        told["drift"] = drifts(beliefs, of, trained)
+    return told
+
+
+def measured(
+    experiment: Experiment, info: Info | None, models: Models | None
+) -> dict[str, list[float | None]]:
+    """Measures of collaboration by name, one value for each client; of a round without models, fewer. Who did
+    not ask for a model has none of them.
+    """
+    seen = None if models is None else experiment.net.peek(models.beliefs)
+    trained = [n for n, p in experiment.model.named_parameters() if p.requires_grad]
+    told = measure(info, seen, None if models is None else models.of, experiment.roster.clusters, trained)
+    who = asked(experiment.method, experiment.roster.names)
+    return {name: figures(values.where(who, math.nan)) for name, values in told.items()}

@@ -16,7 +16,7 @@ from typing import Any
 
 from coterie.core.checks import is_list
 from coterie.core.errors import BadInput, UnknownName, shown
-from coterie.core.options import options_of, read_pairs
+from coterie.core.options import options_of
 from coterie.kernels import WORK
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
@@ -33,7 +33,7 @@ def expanded(
     """All specs that these stand for, in order, the last option changing fastest; `kernel` is the local work
     of those that have none of their own, for all or by method, empty where it has no name.
     """
-    shared = dict(axis_of(entry, f"grid {entry!r}") for entry in grid)
+    shared = dict(_axis_of(entry, f"grid {entry!r}") for entry in grid)
     used, made = set[str](), list[str]()
     for spec in methods:
         name, _colon, tail = spec.partition(":")
@@ -41,16 +41,16 @@ def expanded(
         if not any("|" in pair for pair in pairs) and not shared:
             made.append(spec)  # as it was typed, right or wrong
             continue
-        own = dict(axis_of(pair, f"method {spec!r}") for pair in pairs)
+        own = dict(_axis_of(pair, f"method {spec!r}") for pair in pairs)
         axes, work = dict(own), kernel if isinstance(kernel, str) else kernel(name)
         for option, values in shared.items():
-            called = name_in_spec(name, own.get("kernel", (work,) if work else ()), option)
+            called = _name_in_spec(name, own.get("kernel", (work,) if work else ()), option)
             if called is not None:
                 used.add(option)
                 axes.setdefault(called, values)
-        refuse_many(len(made) + math.prod(len(v) for v in axes.values()))
+        _refuse_many(len(made) + math.prod(len(v) for v in axes.values()))
         made += [spec_of(name, dict(zip(axes, v, strict=True))) for v in itertools.product(*axes.values())]
-    refuse_many(len(made))
+    _refuse_many(len(made))
     for option in shared:
         if option not in used:
             raise BadInput(
@@ -60,7 +60,7 @@ def expanded(
     return tuple(made)
 
 
-def refuse_many(specs: int) -> None:
+def _refuse_many(specs: int) -> None:
     if specs > MOST:
         raise BadInput(
             f"the methods and their values make {specs} combinations or more, at most {MOST} are compared: "
@@ -68,7 +68,7 @@ def refuse_many(specs: int) -> None:
         )
 
 
-def axis_of(pair: str, whose: str) -> tuple[str, Values]:
+def _axis_of(pair: str, whose: str) -> tuple[str, Values]:
     """option=value or option=a|b|c."""
     option, equals, text = pair.partition("=")
     values = tuple(value.strip() for value in text.split("|"))
@@ -80,7 +80,7 @@ def axis_of(pair: str, whose: str) -> tuple[str, Values]:
     return option.strip(), values
 
 
-def name_in_spec(method: str, kernels: Collection[str], option: str) -> str | None:
+def _name_in_spec(method: str, kernels: Collection[str], option: str) -> str | None:
     """What a method's spec calls an option of the method, or of its local work (any of these): lr becomes
     sgd.lr. None where neither has it.
     """
@@ -90,15 +90,15 @@ def name_in_spec(method: str, kernels: Collection[str], option: str) -> str | No
         return key
     if dot and table not in WORK:
         raise UnknownName("local work", table, WORK)
-    if dot and key not in options_of_work(table):
-        raise UnknownName(f"option of kernel {table}", key, options_of_work(table))
-    homes = [[n for n in names_in(k) if key in options_of_work(n) and table in ("", n)] for k in kernels]
+    if dot and key not in _options_of_work(table):
+        raise UnknownName(f"option of kernel {table}", key, _options_of_work(table))
+    homes = [[n for n in names_in(k) if key in _options_of_work(n) and table in ("", n)] for k in kernels]
     if not homes or not all(homes) or len({found[0] for found in homes}) > 1:
         return None
     return f"{homes[0][0]}.{key}"
 
 
-def options_of_work(name: str) -> list[str]:
+def _options_of_work(name: str) -> list[str]:
     return [o.name for o in options_of(WORK[name])]
 
 
@@ -117,37 +117,33 @@ def specs_from(methods: Sequence[Entry] | Mapping[str, Mapping[str, Any]], kerne
     for entry in entries:
         if isinstance(entry, str):
             made.append(entry)
-        else:
-            made += [_spec_from(name, options, kernel) for name, options in entry.items()]
+            continue
+        for name, options in entry.items():  # those of the local work go behind its name
+            texts = _texts_of(options, f"method {name}")
+            kernels = texts["kernel"].split("|") if "kernel" in texts else [kernel] if kernel else []
+            called = {o: "kernel" if o == "kernel" else _name_in_spec(name, kernels, o) or o for o in texts}
+            made.append(spec_of(name, {called[o]: text for o, text in texts.items()}))
     return made
-
-
-def _spec_from(name: str, options: Mapping[str, Any], kernel: str) -> str:
-    """With options of the local work behind its name, as a spec has them."""
-    texts = texts_of(options, f"method {name}")
-    kernels = texts["kernel"].split("|") if "kernel" in texts else [kernel] if kernel else []
-    called = {o: "kernel" if o == "kernel" else name_in_spec(name, kernels, o) or o for o in texts}
-    return spec_of(name, {called[o]: text for o, text in texts.items()})
 
 
 def grid_from(grid: Sequence[str] | Mapping[str, Any]) -> list[str]:
     """["sgd.lr=0.01|0.1"] of {"sgd.lr": [0.01, 0.1]}."""
     if not isinstance(grid, Mapping):
         return list(grid)
-    return [f"{option}={text}" for option, text in texts_of(grid, "grid").items()]
+    return [f"{option}={text}" for option, text in _texts_of(grid, "grid").items()]
 
 
-def texts_of(options: Mapping[str, Any], whose: str) -> dict[str, str]:
+def _texts_of(options: Mapping[str, Any], whose: str) -> dict[str, str]:
     found = {}
     for option, value in options.items():
         values = list(value) if is_list(value) else [value]
         if not values:
             raise BadInput(f"{whose}: {option} has no value: give one, or a list of them")
-        found[option] = "|".join(text_of(v, f"{whose}: {option}") for v in values)
+        found[option] = "|".join(_text_of(v, f"{whose}: {option}") for v in values)
     return found
 
 
-def text_of(value: Any, where: str) -> str:
+def _text_of(value: Any, where: str) -> str:
     """A value as it is typed in a spec, with all its digits."""
     value = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
     if isinstance(value, bool):
@@ -157,8 +153,3 @@ def text_of(value: Any, where: str) -> str:
     if isinstance(value, str) and value.strip() and not any(sign in value for sign in SIGNS):
         return value
     raise BadInput(f"{where} = {shown(value)} must be a number, true or false, or a text without | , =")
-
-
-def options_in(spec: str) -> dict[str, Any]:
-    """The options that a spec names, numbers and true and false as such."""
-    return read_pairs(spec.partition(":")[2], f"method {spec!r}")

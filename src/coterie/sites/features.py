@@ -19,36 +19,61 @@ and engines see clients whose samples are features and a model that is one linea
 The authors' program differs from their text: the server trained on all clients' data, clients copied
 everything but the last layer's bias, and nothing was frozen. That is source="clients" with freeze=false.
 Their rate went from .1 to .005 in 20 epochs; between the two, the log scale is ours.
+
+What the server made is kept on disk, in the folder `features` beside downloaded data: many runs of one
+comparison share one pretraining and one pass. A file's name is a hash of everything that decides what is in
+it: the clients' samples, the server's first weights, what the network computes, the options, the seed, the
+one that deals its rows if that is another, and `VERSION`. So an entry is never out of date, and any file may
+be deleted at any time.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
+import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
+from rich.console import Console
+from rich.progress import track
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
-from coterie.core.client import Client, Samples
-from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.core.client import Client, Samples, add_tensors, bytes_of
+from coterie.core.errors import BadData, BadInput, BadRun, Diverged, UnknownName
+from coterie.core.held import hold
+from coterie.core.learner import Learner
+from coterie.core.net import to_own
 from coterie.core.options import coerced, table_of
 from coterie.core.seeds import Key
+from coterie.data.build import check_clients
+from coterie.data.dataset import hold_out
+from coterie.data.downloads import store
+from coterie.engines import Pool
 from coterie.engines.bank import place
+from coterie.engines.threads import one_thread_each
 from coterie.kernels import SGD
+from coterie.kernels.score import Score
 from coterie.metrics.table import METRICS, headline
-from coterie.sites import feature_store as cache
-from coterie.sites.feature_store import Entry, Figures
+from coterie.nets.in_process import InProcess, joined
 from coterie.sites.last_layer import Body, cut, headless, last_linear, of_last
-from coterie.sites.pretraining import check_kept, divided, pretrained
+from coterie.storage.tensors import read_tensors, write_tensors
+
+log = logging.getLogger("coterie")
 
 Source = Literal["aside", "clients"]
+VERSION = 1  # of the server's training and of φ: count up when either gives other numbers
+SERVER, FEATURES = "server/", "features/"
 
 
 @dataclass(frozen=True)
@@ -97,6 +122,25 @@ class Features:
         return Features(**coerced(Features, given, "features"))
 
 
+@dataclass(frozen=True)
+class Figures:
+    """Of the server's work: its training rows, a metric on the clients' test rows, seconds of training."""
+
+    rows: int
+    metric: str
+    value: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """The server's tensors; the features of each set of samples, in order; figures."""
+
+    server: Belief
+    features: tuple[Tensor, ...]
+    figures: Figures
+
+
 @dataclass(frozen=True, eq=False)
 class Staged:
     """What a run goes on with: clients, the model they train, first weights [1 or client], notes.
@@ -117,7 +161,6 @@ def stage(
     model: nn.Module,
     beliefs: Beliefs,
     key: Key,
-    *,
     called: str,
     device: torch.device,
     one_class: bool = False,
@@ -132,23 +175,27 @@ def stage(
     share = options.aside if options.source == "aside" else 0.0
     dealing = key if deal is None else replace(key, seed=deal)
     kept, server = divided(clients, share, dealing)
-    thin = check_kept(clients, kept, share, one_class)
-    sets = {where: i for i, where in enumerate(distinct(kept))}
+    thin = _check_kept(clients, kept, share, one_class)
+    sets = {where: i for i, where in enumerate(_distinct(kept))}
     shared = [[sets[place(s)] for s in (c.train, c.validation, c.test)] for c in kept]
     asked = options if options.source == "aside" else replace(options, aside=Features.aside)
     decided = {"features": table_of(asked), "seed": key.seed, "device": str(device), "shared": shared}
     if share and dealing != key:
         decided["deal"] = dealing.seed
-    path = cache.place_of(clients, model, x, decided)
-    entry, how = found_or_made(path, lambda: made(options, model, last, kept, server, key, device))
+    path = _entry_path(clients, model, x, decided)
+    entry, how = _found_or_made(path, lambda: made(options, model, last, kept, server, key, device))
     trained = tree.load(copy.deepcopy(model), entry.server)
     body = headless(trained, last, tuple(x.shape[1:])) if options.freeze else None
     notes = (*said(options, clients, entry.figures, body), how, *thin)
     if body is None:
-        return Staged(tuple(kept), trained, fresh_bias(entry.server, beliefs, last), notes, None)
+        # the server's weights, one set or one for each client, with the last layer's bias as it was drawn
+        all_alike = tree.repeat(tree.stack([entry.server]), tree.count(beliefs))
+        bias = f"{last}.bias" if last else "bias"
+        start = {n: t if n == bias else all_alike[n] for n, t in beliefs.items()}
+        return Staged(tuple(kept), trained, start, notes, None)
     head = of_last(beliefs, last)
     layer = tree.load(copy.deepcopy(model.get_submodule(last)), tree.row(head, 0))
-    return Staged(tuple(seen_through(kept, entry.features)), layer, head, notes, body)
+    return Staged(tuple(_seen_through(kept, entry.features)), layer, head, notes, body)
 
 
 def made(
@@ -168,54 +215,40 @@ def made(
         return Entry(belief, (), figures)
     trained = tree.load(copy.deepcopy(model), belief).to(device)
     body = headless(trained, last, tuple(server.train.x.shape[1:]))
-    return Entry(belief, tuple(body.features(s.x) for s in distinct(kept).values()), figures)
+    return Entry(belief, tuple(body.features(s.x) for s in _distinct(kept).values()), figures)
 
 
-def found_or_made(path: Path, make: Callable[[], Entry]) -> tuple[Entry, str]:
+def _found_or_made(path: Path, make: Callable[[], Entry]) -> tuple[Entry, str]:
     """What the cache has, else what is made now; and which of the two it was."""
     told = ""
     try:
-        if entry := cache.read(path):
+        if entry := _read_entry(path):
             spared = entry.figures.seconds
             return entry, f"features, the server's training: {spared:.1f} s spared, as the cache has it"
     except BadRun:
         told = "; what the cache had was damaged, and is replaced"
     entry = make()
     try:
-        cache.write(path, entry)
+        _write_entry(path, entry)
     except BadRun as error:
         told += f"; not kept for other runs: {error}"
     return entry, f"features, the server's training: {entry.figures.seconds:.1f} s{told}"
 
 
-def distinct(clients: Sequence[Client]) -> dict[tuple[object, ...], Samples]:
+def _distinct(clients: Sequence[Client]) -> dict[tuple[object, ...], Samples]:
     """Every set of samples once, by where it lies: clients may share one."""
     return {place(s): s for c in clients for s in (c.train, c.validation, c.test)}
 
 
-def seen_through(clients: Sequence[Client], features: Sequence[Tensor]) -> list[Client]:
+def _seen_through(clients: Sequence[Client], features: Sequence[Tensor]) -> list[Client]:
     """The clients with features for inputs; what they shared they share again."""
-    by_place = {
-        where: Samples(z, samples.y)
-        for (where, samples), z in zip(distinct(clients).items(), features, strict=True)
-    }
-    return [
-        replace(
-            c,
-            train=by_place[place(c.train)],
-            validation=by_place[place(c.validation)],
-            test=by_place[place(c.test)],
-            features=(),  # names of columns, which these are no more
-        )
-        for c in clients
+    pairs = zip(_distinct(clients).items(), features, strict=True)
+    by_place = {where: Samples(z, samples.y) for (where, samples), z in pairs}
+    parts: list[dict[str, Any]] = [
+        {part: by_place[place(getattr(c, part))] for part in ("train", "validation", "test")} for c in clients
     ]
-
-
-def fresh_bias(server: Belief, beliefs: Beliefs, last: str) -> Beliefs:
-    """The server's weights, one set or one for each client, with the last layer's bias as it was drawn."""
-    all_alike = tree.repeat(tree.stack([server]), tree.count(beliefs))
-    bias = f"{last}.bias" if last else "bias"
-    return {n: t if n == bias else all_alike[n] for n, t in beliefs.items()}
+    # no names of columns, which these are no more
+    return [replace(c, features=(), **mine) for c, mine in zip(clients, parts, strict=True)]
 
 
 def said(options: Features, clients: Sequence[Client], figures: Figures, body: Body | None) -> list[str]:
@@ -240,3 +273,123 @@ def said(options: Features, clients: Sequence[Client], figures: Figures, body: B
         "not in the traffic of the rounds": "what the server sends at first",
     }
     return [f"features, {what}: {text}" for what, text in told.items()]
+
+
+# the server: to an engine one more client, visited by one belief, epoch after epoch
+
+
+def divided(clients: Sequence[Client], share: float, key: Key) -> tuple[list[Client], Client]:
+    """The clients with what is left to them, and the server: its training rows, all clients' test rows.
+
+    With a share of 0 it has all training rows of the clients, and nothing is taken from them.
+    """
+    kept, own = list(clients), [c.train for c in clients]
+    if share:
+        pairs = [_set_aside(c, share, key.at("aside", i)) for i, c in enumerate(clients)]
+        kept, own = [client for client, _ in pairs], [rows for _, rows in pairs]
+    tests = list({place(c.test): c.test for c in clients}.values())
+    nothing = Samples(clients[0].train.x[:0], clients[0].train.y[:0])
+    censored = clients[0].censored
+    return kept, Client("the server", joined(own), joined(tests), validation=nothing, censored=censored)
+
+
+def _set_aside(client: Client, share: float, key: Key) -> tuple[Client, Samples]:
+    """The client without a share of its training rows, each label in proportion, and these rows."""
+    x, y = client.train.x, client.train.y
+    if len(y) < 2:
+        raise BadInput(
+            f"client {client.name!r} has {len(y)} training row(s), of which none can be set aside: "
+            "give it more, or take features source=clients"
+        )
+    rows = hold_out(y.cpu().numpy(), share, key.numpy(), f"client {client.name!r}")
+    mine, held = (Samples(x[r], y[r]) for r in map(torch.from_numpy, rows))
+    return replace(client, train=mine), held
+
+
+def _check_kept(
+    clients: Sequence[Client], kept: Sequence[Client], share: float, one_class: bool
+) -> tuple[str, ...]:
+    """Refuses a client that lost all of a class and has one left; says so where that is allowed."""
+    several = [k for c, k in zip(clients, kept, strict=True) if len(torch.unique(c.train.y)) > 1]
+    try:
+        return check_clients(several, allow_one_class=one_class) if several else ()
+    except BadData as error:
+        raise BadData(f"with {share:g} of its training rows set aside, {error}") from None
+
+
+def pretrained(
+    model: nn.Module, server: Client, work: SGD, epochs: int, key: Key, device: torch.device
+) -> tuple[Belief, float]:
+    """The server's model after so many rounds of its work, and its headline metric on the test rows."""
+    net = InProcess(Pool(), Learner(copy.deepcopy(model).to(device), server.task), (server,), device)
+    first = tree.stack([{n: t.to(device) for n, t in tree.belief_of(model).items()}])
+    beliefs = hold(first, torch.tensor([0]))  # the server is the only site of this net
+    screen, seen = Console(stderr=True), sys.stderr.isatty()
+    rounds = range(1, epochs + 1)
+    for epoch in track(rounds, "the server trains", console=screen, transient=True, disable=not seen):
+        try:
+            replies = net.visit(work, beliefs, to_own(1), key.at_round(epoch, epochs))
+        except Diverged:
+            why = f"epoch {epoch} of the server gave numbers that are not finite"
+            raise Diverged(f"features: {why}: lower its lr={work.lr:g}") from None
+        except BadInput as error:
+            raise BadInput(f"features: the server cannot train: {error}") from None
+        beliefs = replies.beliefs
+        log.info("the server, epoch %d: loss %.4g", epoch, float(replies.numbers["loss"][0]))
+    value = net.visit(Score("test"), beliefs, to_own(1), key).numbers[headline(server.task)]
+    # strides as those of tensors that come back from a file: they may decide the order of sums
+    plain = torch.contiguous_format
+    found = {n: t.cpu().clone(memory_format=plain) for n, t in tree.row(net.open(beliefs), 0).items()}
+    return found, float(value[0])
+
+
+# what it made, on disk
+
+
+def _entry_path(clients: Sequence[Client], model: nn.Module, x: Tensor, decided: Mapping[str, Any]) -> Path:
+    """The file for this server on these clients; x is a few inputs, `decided` what else matters."""
+    first = tree.stack([tree.belief_of(model)])
+    with one_thread_each(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        computed = copy.deepcopy(model).eval()(x)  # two modules may differ in nothing but their forward
+    told = {"version": VERSION, "data": _fingerprint(clients, first), "model": repr(model)}
+    told |= {"computed": _fingerprint([], {"": computed}), **decided}
+    name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:24]
+    return store("features") / f"{name}.safetensors"
+
+
+def _write_entry(path: Path, entry: Entry) -> None:
+    tensors = {SERVER + n: t for n, t in entry.server.items()}
+    tensors |= {f"{FEATURES}{i}": t for i, t in enumerate(entry.features)}
+    write_tensors(
+        path,
+        tensors,
+        {"figures": asdict(entry.figures), "sum": _fingerprint([], dict(sorted(tensors.items())))},
+    )
+
+
+def _read_entry(path: Path) -> Entry | None:
+    """The entry as it was written; None if there is none. A damaged one is refused."""
+    if not path.exists():
+        return None
+    try:
+        tensors, header = read_tensors(path)
+        if header["sum"] != _fingerprint([], dict(sorted(tensors.items()))):
+            raise ValueError("its checksum is wrong")
+        figures = Figures(**header["figures"])
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise BadRun(f"{path} is damaged ({error}): delete it") from None
+    server = {n.removeprefix(SERVER): t for n, t in tensors.items() if n.startswith(SERVER)}
+    parts = range(len(tensors) - len(server))
+    return Entry(server, tuple(tensors[f"{FEATURES}{i}"] for i in parts), figures)
+
+
+def _fingerprint(clients: Sequence[Client], tensors: Mapping[str, Tensor]) -> str:
+    """Rows and tensors in a few letters."""
+    total = hashlib.sha256()
+    for client in clients:
+        total.update(client.name.encode())
+        for part in (client.train, client.validation, client.test):
+            total.update(bytes_of(part.x))
+            total.update(bytes_of(part.y))
+    add_tensors(total, tensors)
+    return total.hexdigest()[:16]

@@ -17,9 +17,9 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
-from coterie.data.holdout import Rows
+from coterie.data.dataset import Rows
 from coterie.engines.bank import banked
-from coterie.sites.footing import Footing
+from coterie.sites.setup import Setup
 
 
 def deal_folds(y: npt.NDArray[np.generic], folds: int, rng: np.random.Generator) -> Rows:
@@ -34,22 +34,22 @@ def deal_folds(y: npt.NDArray[np.generic], folds: int, rng: np.random.Generator)
     return fold
 
 
-def folds_of(footing: Footing, folds: int, key: Key) -> list[Footing]:
+def folds_of(whole: Setup, folds: int, key: Key) -> list[Setup]:
     """For each fold of every client's training rows, what leaving it out makes of the clients."""
-    if footing.met is not None:  # sites that have rows of their own leave them out themselves
-        parts = [footing.met.without(folds, fold, key.seed) for fold in range(folds)]
-        return [replace(footing, met=met, roster=met.roster) for met in parts]
-    firsts = [first_rows(c) for c in footing.clients]
+    if whole.met is not None:  # sites that have rows of their own leave them out themselves
+        parts = [whole.met.without(folds, fold, key.seed) for fold in range(folds)]
+        return [replace(whole, met=met, roster=met.roster) for met in parts]
+    firsts = [first_rows(c) for c in whole.clients]
     fewest = min(range(len(firsts)), key=lambda i: len(firsts[i][0]))
-    refuse_many_folds(footing.clients[fewest], folds, len(firsts[fewest][0]))
+    refuse_many_folds(whole.clients[fewest], folds, len(firsts[fewest][0]))
     dealt = [
         deal_folds(c.train.y.cpu().numpy()[first], folds, key.at("folds", i).numpy())[of]
-        for i, (c, (first, of)) in enumerate(zip(footing.clients, firsts, strict=True))
+        for i, (c, (first, of)) in enumerate(zip(whole.clients, firsts, strict=True))
     ]
     made = []
     for fold in range(folds):
-        clients = banked([held_out(c, f, fold) for c, f in zip(footing.clients, dealt, strict=True)])
-        made.append(replace(footing, clients=clients, roster=roster_of(clients)))
+        clients = banked([held_out(c, f, fold) for c, f in zip(whole.clients, dealt, strict=True)])
+        made.append(replace(whole, clients=clients, roster=roster_of(clients)))
     return made
 
 

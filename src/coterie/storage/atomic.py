@@ -26,9 +26,8 @@ def readable_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadRun(
-            f"cannot write {path}: {error.strerror or error}: free space or choose another place"
-        ) from None
+        why = error.strerror or error
+        raise BadRun(f"cannot write {path}: {why}: free space or choose another place") from None
 
 
 def replace_atomically(path: Path, write: Callable[[Path], Any], mode: int = 0o644) -> None:

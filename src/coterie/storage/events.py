@@ -3,7 +3,8 @@
     {"time": when, with its zone, "round": r, "what": one of `WORDS`, "who": a site or null, "why": text}
 
 Lines are only ever added, by each process that goes on with the run. They differ each time and say nothing
-that a run is repeated by. A kill writes none: `live.py` sees that nobody has the folder any more.
+that a run is repeated by. A kill writes none: `features/live/live.py` sees that nobody has
+the folder any more.
 """
 
 from __future__ import annotations

@@ -59,9 +59,8 @@ def locked(folder: Path, pause: float = PAUSE) -> IO[str]:
                 time.sleep(pause)
                 continue
             file.close()
-            raise BadRun(
-                f"output folder {folder} is in use by another process: wait for it or choose another --out"
-            ) from None
+            why = f"output folder {folder} is in use by another process"
+            raise BadRun(f"{why}: wait for it or choose another --out") from None
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
@@ -76,12 +75,8 @@ def held(folder: Path) -> int | None:
                 _look(file)
                 return None
             except OSError:
-                return _number(file)
+                with contextlib.suppress(OSError, ValueError):
+                    return int(file.read())
+                return 0
     except OSError:  # nobody was ever here, or it is not ours to look
         return None
-
-
-def _number(file: IO[str]) -> int:
-    with contextlib.suppress(OSError, ValueError):
-        return int(file.read())
-    return 0

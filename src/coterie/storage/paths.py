@@ -1,10 +1,12 @@
-"""Paths that people give, checked before anything is computed for them."""
+"""Paths and files that people give, checked before anything is computed for them."""
 
 from __future__ import annotations
 
 import os
+import tomllib
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 from coterie.core.errors import BadInput, shown
 
@@ -69,3 +71,13 @@ def state_folder() -> Path:
     """Where a user's programs keep what is no setting and no data."""
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "coterie"
+
+
+def read_given_toml(path: str | Path) -> dict[str, Any]:
+    """The file's table; one that cannot be read is refused in a line."""
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8-sig"))
+    except OSError as error:
+        raise BadInput(f"cannot read {str(path)!r}: {error.strerror}: check the path") from None
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is not valid TOML: {' '.join(str(error).split())[:200]}") from None

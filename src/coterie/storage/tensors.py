@@ -1,4 +1,5 @@
-"""Named tensors and a header of JSON as one file, in the format of safetensors: reading it runs no code.
+"""Named tensors and a header of JSON as one file, in the format of safetensors, and named arrays as one in
+that of numpy: reading them runs no code.
 
 What is read is what was written, names and maps in the order they had: whoever goes through a belief by its
 names, or adds up its norms, gets the same numbers after a resume. The format itself keeps no order, so the
@@ -11,14 +12,18 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from coterie.core.errors import BadRun
 from coterie.storage.atomic import readable_errors, replace_atomically, replace_quickly
 
 ORDER = "order"
@@ -32,7 +37,7 @@ def write_tensors(
     `durable`.
     """
     path = Path(path)
-    listed = [[name, axes] if (axes := axes_in_memory(t)) else name for name, t in tensors.items()]
+    listed = [[name, axes] if (axes := _axes_in_memory(t)) else name for name, t in tensors.items()]
     # one entry only: the format keeps several in no particular order
     text = json.dumps({**header, ORDER: listed})
     # copies of their own: views and expanded tensors share memory, which the format refuses
@@ -62,16 +67,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     with safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {})["coterie"])
-        listed = order_of(header)
+        listed = _order_of(header)
         names = sorted(file.keys())
         there = set(names)
-        axes = {n: along for n, along in listed.items() if n in there} | {
-            n: [] for n in names if n not in listed
-        }
-        return {name: laid_out(file.get_tensor(name), along) for name, along in axes.items()}, header
+        axes = {n: along for n, along in listed.items() if n in there}
+        axes |= {n: [] for n in names if n not in listed}
+        return {name: _laid_out(file.get_tensor(name), along) for name, along in axes.items()}, header
 
 
-def order_of(header: Any) -> dict[str, list[int]]:
+def _order_of(header: Any) -> dict[str, list[int]]:
     """Takes the order out of a header: of each tensor its axes in memory, nothing where they are as usual."""
     try:
         return dict((entry, []) if isinstance(entry, str) else entry for entry in header.pop(ORDER, []))
@@ -79,7 +83,7 @@ def order_of(header: Any) -> dict[str, list[int]]:
         raise ValueError(f"its header cannot be read: {error}") from None
 
 
-def axes_in_memory(tensor: Tensor) -> list[int]:
+def _axes_in_memory(tensor: Tensor) -> list[int]:
     """A tensor's axes from the widest stride to the narrowest; nothing where that is the order of its shape,
     or where rows are one and the same memory.
     """
@@ -89,10 +93,33 @@ def axes_in_memory(tensor: Tensor) -> list[int]:
     return [] if axes == list(range(tensor.ndim)) else axes
 
 
-def laid_out(tensor: Tensor, axes: Sequence[int]) -> Tensor:
+def _laid_out(tensor: Tensor, axes: Sequence[int]) -> Tensor:
     """The same numbers, in memory along these axes."""
     if not axes:
         return tensor
     if sorted(axes) != list(range(tensor.ndim)):
         raise ValueError(f"a tensor of {tensor.ndim} axes cannot lie along {axes}")
     return tensor.permute(*axes).contiguous().permute(*(axes.index(i) for i in range(tensor.ndim)))
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], mode: int = 0o644) -> None:
+    def write(draft: Path) -> None:
+        with draft.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+    replace_atomically(path, write, mode)
+
+
+def read_arrays(path: Path, names: Sequence[str], optional: Container[str] = ()) -> list[np.ndarray] | None:
+    """The arrays of a file, if it is there; those that are optional, which come last, if they are."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(path) as file:
+            return [file[name] for name in names if name in file or name not in optional]
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError) as error:
+        raise damaged(path, str(error)) from None
+
+
+def damaged(path: Path, why: str) -> BadRun:
+    return BadRun(f"{path} is damaged ({why}): delete it to do without")

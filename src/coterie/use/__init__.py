@@ -1,9 +1,8 @@
 """A model in use: what a client's own model says of new rows, from its run or from a folder without it."""
 
 from coterie.use.bundle import load, save
-from coterie.use.cut import Cut
-from coterie.use.cuts import read_cut, write_cut
-from coterie.use.of_run import predictor_of, predictor_of_run
+from coterie.use.cut import Cut, read_cut, write_cut
+from coterie.use.from_run import predictor_of, predictor_of_run
 from coterie.use.predictor import Predictor
 
 __all__ = [

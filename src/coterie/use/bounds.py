@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from coterie.data.intake import Array
-from coterie.data.preparation import Column, Part
+from coterie.data.preparation import Column, Part, TrainingRange
 from coterie.data.quality.ranges import Match, Ranges, match, shipped
 from coterie.data.quality.units import candidates, range_for, told_unit
-from coterie.data.tables.units import Known, conversions_into
-from coterie.data.training_range import TrainingRange
+from coterie.data.tables.names import Known, conversions_into
 
 QUARTILE = 0.6745  # deviations of a normal distribution
 MOST = 1e12  # that people write without a power of ten
@@ -45,7 +44,6 @@ class Bounds:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """Where values are expected."""
         if self.training is not None and self.training.quantiles:
             return self.training.lowest, self.training.highest
         return None if self.body is None else self.body.range.plausible
@@ -53,13 +51,12 @@ class Bounds:
     def written(self, value: float) -> str:
         """A value with its name, and its unit where somebody told it."""
         unit = told_unit(self.column)
-        return f"{self.column.name} {figure(value)}{f' {unit}' if unit else ''}"
+        return f"{self.column.name} {value_text(self.column, value)}{f' {unit}' if unit else ''}"
 
     def limits(self, possible: bool) -> str:
-        """The bounds of a body, as people write them."""
         assert self.body is not None
         low, high = self.body.range.possible if possible else self.body.range.plausible
-        return f"{figure(low)} to {figure(high)} {self.body.unit}".rstrip()
+        return f"{_figure(low)} to {_figure(high)} {self.body.unit}".rstrip()
 
     def in_another_unit(self, value: float) -> str:
         """What a value would be, if another unit brings it to where values are expected; else nothing."""
@@ -76,19 +73,19 @@ class Bounds:
 
 
 def bounds_of(part: Part, ranges: Ranges) -> Bounds:
-    column, usual = part.column, usual_values(part)
+    column, usual = part.column, _usual_values(part)
     body = match(column, usual, ranges)
     own = range_for(column, ranges) is not range_for(column, shipped())
-    if body is not None and not own and not fits(body, part, usual):
+    if body is not None and not own and not _fits(body, part, usual):
         body = None
-    if column.kind != "number" or column.values:
+    if not column.quantity:
         return Bounds(part, None, ())
     unit = told_unit(column) if body is None else body.unit
     known = dict.fromkeys([*candidates(column, ranges), *conversions_into(unit)])
     return Bounds(part, body, tuple(k for k in known if k.here == unit or not unit))
 
 
-def fits(body: Match, part: Part, usual: Array) -> bool:
+def _fits(body: Match, part: Part, usual: Array) -> bool:
     """Whether a column is the one that bounds are for: training's rows lie within, but for a few that are far
     from the others; where nothing is known of them, its unit is told.
     """
@@ -102,7 +99,7 @@ def fits(body: Match, part: Part, usual: Array) -> bool:
     return bool(lowest <= low and high <= highest)
 
 
-def usual_values(part: Part) -> Array:
+def _usual_values(part: Part) -> Array:
     """Training's quartiles; where they are not recorded, what else is known of training's level."""
     column, training = part.column, part.training
     if training is not None and training.quantiles:
@@ -112,7 +109,12 @@ def usual_values(part: Part) -> Array:
     return np.array([] if part.fill is None else [part.fill])
 
 
-def figure(value: float) -> str:
+def value_text(column: Column, value: float) -> str:
+    """A raw value of a column without a list of values, as people write it."""
+    return _figure(value) if column.scaled else column.text(value)
+
+
+def _figure(value: float) -> str:
     """Six digits, and no power of ten for what people count: 1234567 platelets."""
     text = f"{value:.6g}"
     return f"{value:.0f}" if "e+" in text and abs(value) < MOST else text

@@ -13,11 +13,7 @@ Reading it runs no code of the writer's. A folder is there whole or not at all.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -30,17 +26,16 @@ from coterie.core import belief as tree
 from coterie.core.checks import NAME
 from coterie.core.client import Task
 from coterie.core.errors import BadRun, shown
-from coterie.data.preparation import told_of
+from coterie.data.preparation import preparation_from_dict
 from coterie.metrics.operating import Probabilities
 from coterie.metrics.recalibration import Recalibrated
-from coterie.runs.probabilities import write_probabilities
-from coterie.storage.atomic import readable_errors
+from coterie.runs.artifacts import write_probabilities
+from coterie.runs.folder import whole_folder
 from coterie.storage.tensors import read_tensors, write_tensors
 from coterie.use.card import card
-from coterie.use.cut import Cut
-from coterie.use.cuts import OF_ONE, fitting, text_of
+from coterie.use.cut import OF_ONE, Cut, fitting, text_of
 from coterie.use.folders import BUNDLE, is_exported, one_of
-from coterie.use.of_run import loaded, predictor_of_run
+from coterie.use.from_run import loaded, predictor_of_run
 from coterie.use.predictor import Predictor
 
 KIND = "coterie model 1"
@@ -72,15 +67,14 @@ def save(
         need_onnx()
     with whole_folder(path) as draft:
         write_tensors(draft / WEIGHTS, dict(tree.belief_of(predictor.model)), {"kind": KIND})
-        (draft / BUNDLE).write_text(json.dumps(told(predictor), indent=1) + "\n")
+        (draft / BUNDLE).write_text(json.dumps(_told(predictor), indent=1) + "\n")
         (draft / CARD).write_text(card(predictor))
         if predictor.cut is not None:
             (draft / OF_ONE).write_text(text_of(asdict(predictor.cut)))
         if predictor.recipe is not None:
-            from coterie.data.tables.one_site import for_site
-            from coterie.data.tables.recipe import write_recipe
+            from coterie.data.tables.recipe_file import write_recipe
 
-            write_recipe(draft / RECIPE, for_site(predictor.recipe, predictor.client))
+            write_recipe(draft / RECIPE, predictor.recipe.for_site(predictor.client))
         if onnx:
             write_onnx(draft / ONNX, predictor)
         if said is not None:
@@ -110,7 +104,7 @@ def load(
         own, header = read_tensors(path / WEIGHTS)
         if header["kind"] != KIND:
             raise ValueError(f"{WEIGHTS} is something else")
-        parts = fields_of(bundle)
+        parts = _fields_of(bundle)
         name = bundle["client"]
         if not NAME.fits(name):
             raise ValueError(f"its client is {shown(name)}")
@@ -119,7 +113,7 @@ def load(
     one_of(client or name, [name], [name], str(path))
     recipe = None
     if (path / RECIPE).exists():
-        from coterie.data.tables.recipe import read_recipe
+        from coterie.data.tables.recipe_file import read_recipe
 
         recipe = read_recipe(path / RECIPE)
     network = loaded(parts["made"], parts["shape"], len(parts["classes"]) or 1, own, model, str(path))
@@ -127,7 +121,7 @@ def load(
     return Predictor(client=name, model=network, recipe=recipe, threshold=threshold, cut=cut, **parts)
 
 
-def told(predictor: Predictor) -> dict[str, Any]:
+def _told(predictor: Predictor) -> dict[str, Any]:
     """All but tensors and recipe, as JSON holds it."""
     way = predictor.preparation
     made = {k: v for k, v in predictor.made.items() if k != "plugins"}
@@ -137,20 +131,20 @@ def told(predictor: Predictor) -> dict[str, Any]:
         "task": predictor.task,
         "classes": list(predictor.classes),
         "features": list(predictor.features),
-        "preparation": None if way is None else way.told(),
+        "preparation": None if way is None else way.to_dict(),
         "model": {**made, "inputs": list(predictor.shape), "outputs": len(predictor.classes) or 1},
-        "recalibration": None if predictor.recalibrated is None else predictor.recalibrated.told(),
+        "recalibration": None if predictor.recalibrated is None else predictor.recalibrated.to_dict(),
         "coterie": coterie.__version__,
         "facts": dict(predictor.facts),
         "notes": list(predictor.notes),
     }
 
 
-def fields_of(bundle: dict[str, Any]) -> dict[str, Any]:
-    """What `told` said, as `Predictor` has it."""
+def _fields_of(bundle: dict[str, Any]) -> dict[str, Any]:
+    """What `_told` said, as `Predictor` has it."""
     if bundle["task"] not in get_args(Task):
         raise ValueError(f"its task is {bundle['task']!r}")
-    way = None if bundle["preparation"] is None else told_of(bundle["preparation"])
+    way = None if bundle["preparation"] is None else preparation_from_dict(bundle["preparation"])
     classes, features = tuple(map(str, bundle["classes"])), tuple(map(str, bundle["features"]))
     if bool(classes) != (bundle["task"] == "classification"):
         raise ValueError(f"a {bundle['task']} with {len(classes)} classes")
@@ -172,18 +166,3 @@ def fields_of(bundle: dict[str, Any]) -> dict[str, Any]:
         "facts": dict(bundle["facts"]),
         "notes": tuple(map(str, bundle["notes"])),
     }
-
-
-@contextlib.contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill, which gets its name once it is full."""
-    home = path.absolute()
-    with readable_errors(path):
-        home.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.", dir=home.parent))
-        try:
-            yield draft
-            draft.chmod(0o755)
-            draft.replace(home)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)

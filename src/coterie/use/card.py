@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie.metrics.table import NAMED
-from coterie.report import views
-from coterie.report import words as wording
-from coterie.runs.facts import POINT
-from coterie.sites.leaning import look_first
-from coterie.use.bounds import figure
+from coterie.runs.artifacts import POINT
+from coterie.show import numbers as wording
+from coterie.show import views
+from coterie.sites.leaks import look_first
+from coterie.use.bounds import value_text
 from coterie.use.predictor import PREDICTS
 
 if TYPE_CHECKING:
@@ -24,10 +24,9 @@ TO_FILL = "*To be filled in by whoever answers for this model:*"
 
 
 def card(predictor: Predictor) -> str:
-    """The whole page."""
     parts = [
         f"# Model of {predictor.client}",
-        says(predictor),
+        _says(predictor),
         "## Intended use",
         f"{TO_FILL} for what, for whom, by whom; what must not be decided with it.",
         *data(predictor),
@@ -35,13 +34,13 @@ def card(predictor: Predictor) -> str:
         *scores(predictor),
         *calibration(predictor.facts),
         *columns(predictor),
-        *limits(predictor),
+        *_limits(predictor),
         *origin(predictor.facts),
     ]
     return html.escape("\n\n".join(parts), quote=False) + "\n"  # viewers of Markdown pass HTML on
 
 
-def says(predictor: Predictor) -> str:
+def _says(predictor: Predictor) -> str:
     names = ", ".join(predictor.classes)
     what = f"one of {names}, with a probability for each" if names else PREDICTS[predictor.task]
     name, facts = predictor.made.get("name", "network"), predictor.facts
@@ -124,13 +123,6 @@ def calibration(facts: Mapping[str, Any]) -> list[str]:
     return ["## Calibration", "How often it was right where it was that sure:", table(head, rows)]
 
 
-def recalibration_of(predictor: Predictor) -> str:
-    """What is done to its probabilities, or why nothing is."""
-    if predictor.recalibrated is None:
-        return "probabilities are the model's own; nothing was recalibrated after training"
-    return predictor.recalibrated.words()
-
-
 def columns(predictor: Predictor) -> list[str]:
     way = predictor.intake.way
     if way is None:
@@ -142,7 +134,7 @@ def columns(predictor: Predictor) -> list[str]:
         missing = "refused" if part.fill is None else f"taken as {column.text(part.fill)}"
         if not part.read:
             missing = "not looked at: training rows had no value"
-        rows.append([column.name, holds, column.unit, missing, training_rows(part)])
+        rows.append([column.name, holds, column.unit, missing, _training_rows(part)])
     lines = [
         "Columns are found by name, in any order. What lies outside of the training rows is predicted, and "
         "said so with each prediction.",
@@ -151,23 +143,18 @@ def columns(predictor: Predictor) -> list[str]:
     return ["## Columns", *lines]
 
 
-def has_ranges(predictor: Predictor) -> bool:
-    way = predictor.intake.way
-    return way is not None and any(p.training is not None and p.training.quantiles for p in way.parts)
-
-
-def training_rows(part: Part) -> str:
+def _training_rows(part: Part) -> str:
     """What the client's own training rows had in a column."""
     training, column = part.training, part.column
     if training is None:
         return "not recorded" if part.read else ""
     if training.quantiles:
-        return f"{figure(training.lowest)} to {figure(training.highest)}"
+        return f"{value_text(column, training.lowest)} to {value_text(column, training.highest)}"
     values = [column.text(code) for code in training.codes]
-    return "all of these" if len(values) == len(column.allowed) else ", ".join(values)
+    return "all of these" if len(values) == len(column.codes or column.allowed or ()) else ", ".join(values)
 
 
-def limits(predictor: Predictor) -> list[str]:
+def _limits(predictor: Predictor) -> list[str]:
     facts, found = predictor.facts, list[str]()
     if said := look_first(facts.get("leaks") or ()):
         found.append(said)
@@ -184,22 +171,17 @@ def limits(predictor: Predictor) -> list[str]:
             found.append(f"{what}: {', '.join(rare)}.")
     if facts and 0 < facts["rows"]["test"] < 100:
         found.append(f"{facts['rows']['test']} test rows: scores may be off by chance.")
-    found += [
-        *(
-            [
-                f"{said[0].upper()}{said[1:]}."
-                for said in (recalibration_of(predictor),)
-                if predictor.classifies
-            ]
-        ),
-        "Weights were fitted to rows, and may tell something of them to whoever has this folder.",
-        *(["The lowest and highest values of columns are those of single rows."] * has_ranges(predictor)),
-    ]
-    return [
-        "## Limits",
-        "\n".join(f"- {line}" for line in found),
-        f"{TO_FILL} known failures, who was left out.",
-    ]
+    if predictor.classifies and predictor.recalibrated is None:
+        found.append("Probabilities are the model's own; nothing was recalibrated after training.")
+    elif predictor.classifies and predictor.recalibrated is not None:
+        said = predictor.recalibrated.words()
+        found.append(f"{said[0].upper()}{said[1:]}.")
+    found.append("Weights were fitted to rows, and may tell something of them to whoever has this folder.")
+    way = predictor.intake.way
+    if way is not None and any(p.training is not None and p.training.quantiles for p in way.parts):
+        found.append("The lowest and highest values of columns are those of single rows.")
+    lines = "\n".join(f"- {line}" for line in found)
+    return ["## Limits", lines, f"{TO_FILL} known failures, who was left out."]
 
 
 def origin(facts: Mapping[str, Any]) -> list[str]:
@@ -210,6 +192,5 @@ def origin(facts: Mapping[str, Any]) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines)

@@ -1,19 +1,34 @@
 """Where a class of two is said: from a probability on that somebody decided, in place of one half.
 
 Who must not miss an illness says it from 0.35 on, and has more false alarms for it. What a cut costs and
-gains on test rows is in `metrics/operating.py`.
+gains on test rows is in `metrics/operating.py`. Decided cuts are files in the folder of the model that they
+are for, and whoever predicts with it from then on predicts by them:
+
+    cut.json     in an exported folder, a site's own too: {"of": "ill", "at": 0.35, "by": ..., "decided": ...}
+    cuts.json    in the folder of a run: the same for each client that has one, by its name
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from coterie.core.checks import is_number
-from coterie.core.errors import BadInput, shown
+from coterie.core.checks import NAME, in_one_line, is_number
+from coterie.core.errors import BadInput, BadRun, shown
+from coterie.storage.atomic import write_whole
+from coterie.use.folders import BUNDLE, is_exported, one_of, record_in
+
+OF_ONE, OF_RUN = "cut.json", "cuts.json"
+WHEN = "%Y-%m-%dT%H:%M:%S%z"
+_writing = threading.Lock()  # one file has those of all clients of a run
 
 
 @dataclass(frozen=True)
@@ -46,7 +61,6 @@ class Cut:
         raise BadInput(f"cut {shown(text)} is no class with a probability: try ill=0.35")
 
     def check(self, client: str, classes: Sequence[str]) -> None:
-        """Refuses a model that it is not for."""
         if len(classes) != 2:
             many = len(classes) or "no"
             raise BadInput(f"cut {self} is for two classes, and {client!r} has {many}: leave it out")
@@ -61,8 +75,91 @@ class Cut:
         return np.where(p[:, own] >= self.at, own, 1 - own)
 
     def words(self, classes: Sequence[str]) -> str:
-        """What it does and where it comes from, for a person."""
         other = classes[1 - classes.index(self.of)]
         told = f"{self.of!r} is said where its probability is at least {self.at}, else {other!r}"
         who = " ".join(w for w in (f"by {self.by}" * bool(self.by), self.decided) if w)
         return f"{told}; decided {who}" if who else told
+
+
+def read_cut(folder: Path | str, client: str) -> Cut | None:
+    """The cut that was decided for a client's model; None if none was. An exported folder has one model."""
+    path = Path(folder)
+    if is_exported(path):
+        told = _table(path / OF_ONE)
+        return None if told is None else _cut(path / OF_ONE, told)
+    told = _table(path / OF_RUN) or {}
+    return _cut(path / OF_RUN, told[client]) if client in told else None
+
+
+def write_cut(folder: Path | str, client: str, cut: Cut, by: str) -> Cut:
+    """Writes down that somebody decided it now, in place of an earlier one; refused if the folder has no such
+    model. The client may be left out where there is only one.
+    """
+    path = Path(folder)
+    if not NAME.fits(by):
+        raise BadInput(f"by={shown(by)} must be a name of 1 to 100 characters in one line: say who decides")
+    name, classes = _whose(path, client)
+    cut.check(name, classes)
+    made = replace(cut, by=by, decided=time.strftime(WHEN))
+    if is_exported(path):
+        write_whole(path / OF_ONE, text_of(asdict(made)))
+    else:
+        with _writing:
+            write_whole(path / OF_RUN, text_of({**(_table(path / OF_RUN) or {}), name: asdict(made)}))
+    return made
+
+
+def text_of(told: Mapping[str, Any]) -> str:
+    return json.dumps(told, indent=1) + "\n"
+
+
+def fitting(folder: Path, client: str, classes: tuple[str, ...]) -> Cut | None:
+    """The decided cut, refused as a mistake of the file if the model is of other classes."""
+    cut = read_cut(folder, client)
+    if cut is not None:
+        try:
+            cut.check(client, classes)
+        except BadInput as error:
+            raise _damaged(folder / (OF_ONE if is_exported(folder) else OF_RUN), str(error)) from None
+    return cut
+
+
+def _whose(path: Path, client: str) -> tuple[str, list[str]]:
+    """The client that is meant, and the classes of its model."""
+    if not is_exported(path):
+        record = record_in(path)
+        return one_of(client, record.clients, record.clients, str(path)), list(record.about["classes"])
+    try:
+        bundle = json.loads((path / BUNDLE).read_bytes())
+        name, classes = str(bundle["client"]), [str(c) for c in bundle["classes"]]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise BadRun(f"{path} is damaged ({error}): export it again") from None
+    return one_of(client, [name], [name], str(path)), classes
+
+
+def _table(file: Path) -> dict[str, Any] | None:
+    if not file.exists():
+        return None
+    try:
+        told = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, str(error)) from None
+    if not isinstance(told, dict):
+        raise _damaged(file, f"{shown(told)} is no table")
+    return told
+
+
+def _cut(file: Path, told: Any) -> Cut:
+    try:
+        found = Cut(**{name: told[name] for name in ("of", "at", "by", "decided")})
+        if not all(isinstance(t, str) and in_one_line(t) for t in (found.of, found.by, found.decided)):
+            raise ValueError("who decided what is no text")
+        if found.decided:
+            time.strptime(found.decided, WHEN)
+    except (BadInput, LookupError, TypeError, ValueError) as error:
+        raise _damaged(file, str(error)) from None
+    return found
+
+
+def _damaged(file: Path, why: str) -> BadRun:
+    return BadRun(f"{file} is damaged ({why}): decide the cut again, or delete the file to do without")

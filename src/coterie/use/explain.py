@@ -22,7 +22,7 @@ from coterie.data.intake import Array
 from coterie.data.preparation import Part
 
 if TYPE_CHECKING:
-    from coterie.use.rows import Asked, Intake
+    from coterie.use.intake import Asked, Intake
 
 
 @dataclass(frozen=True)
@@ -55,28 +55,28 @@ def pushes(
     usual = np.concatenate([usual_of(p) for p in way.parts])
     owners = np.array(way.owners)
     if linear is not None:
-        strength = slope * terms(linear, asked.inputs, usual, said, owners, len(way.parts))
+        strength = slope * _terms(linear, asked.inputs, usual, said, owners, len(way.parts))
     else:
-        strength = occluded(answered, asked.inputs, usual, said, owners, len(way.parts))
+        strength = _occluded(answered, asked.inputs, usual, said, owners, len(way.parts))
     found = []
     for row, strengths in zip(asked.raw[asked.kept], strength, strict=True):
         order = [i for i in np.argsort(-np.abs(strengths), kind="stable")[:most] if strengths[i] != 0]
         found.append(
-            [Push(way.columns[i], written(way.parts[i], row[i]), float(strengths[i])) for i in order]
+            [Push(way.columns[i], _written(way.parts[i], row[i]), float(strengths[i])) for i in order]
         )
     return found
 
 
-def terms(layer: nn.Linear, x: Array, usual: Array, said: Array, owners: Array, columns: int) -> Array:
+def _terms(layer: nn.Linear, x: Array, usual: Array, said: Array, owners: Array, columns: int) -> Array:
     """[row, column] of a linear model."""
     w = layer.weight.detach().double().numpy()  # [output, input]
     k = len(w)
     apart = w if k == 1 else w - (w.sum(axis=0, keepdims=True) - w) / (k - 1)
     each = apart[said] * (np.asarray(x, dtype=np.float64) - usual)
-    return by_column(each, owners, columns)
+    return _by_column(each, owners, columns)
 
 
-def occluded(
+def _occluded(
     answered: Callable[[Array], Array], x: Array, usual: Array, said: Array, owners: Array, columns: int
 ) -> Array:
     """[row, column] of any other model."""
@@ -88,7 +88,7 @@ def occluded(
     return found
 
 
-def by_column(each: Array, owners: Array, columns: int) -> Array:
+def _by_column(each: Array, owners: Array, columns: int) -> Array:
     """Sums over the inputs of each column."""
     found = np.zeros((len(each), columns))
     for i, owner in enumerate(owners):
@@ -101,15 +101,14 @@ def usual_of(part: Part) -> Array:
     column = part.column
     if not part.read:
         return np.asarray(part.made(np.zeros(1))[0], dtype=np.float64)
-    if column.kind == "category" and part.fill is None:
-        made = np.full(len(column.values), 1 / max(len(column.values), 1))
+    raw = column.of.usual(column, part.fill)
+    if raw is None:
+        made = np.full(len(column.inputs), 1 / max(len(column.inputs), 1))
         return np.append(made, 0.0) if part.told else made
-    fitted = column.kind == "number" and (column.center, column.spread) != (0.0, 1.0)
-    raw = column.center if fitted else 0.0 if part.fill is None else part.fill
     return np.asarray(part.made(np.array([raw]))[0], dtype=np.float64)
 
 
-def written(part: Part, raw: float) -> str:
+def _written(part: Part, raw: float) -> str:
     """A raw value as people write it; what stands in for a missing one in brackets."""
     if np.isnan(raw):
         return "missing" if part.fill is None else f"missing, taken as {part.column.text(part.fill)}"

@@ -20,7 +20,7 @@ def record_in(path: Path) -> Record:
     """Of a run whose models are in use where its folder is."""
     refuse_no_run(path)
     record = read_record(path)
-    if record.config.get("net") == "federation":
+    if record.settings.connector.meets:
         raise BadRun(
             f"{path} is a run of a federation, whose sites make inputs of their rows: use the model at a "
             "site, in KIT/state/models"

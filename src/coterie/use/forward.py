@@ -29,8 +29,9 @@ LINE = 64  # bytes that a processor reads at once
 
 def outputs_of(model: nn.Module, x: Tensor) -> Tensor:
     """[n, output] of inputs [n, ...], in the model's own precision."""
+    precision = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
     with even_rows(model):
-        return row_by_row(model, x.to(precision_of(model)))
+        return _row_by_row(model, x.to(precision))
 
 
 @contextmanager
@@ -39,11 +40,11 @@ def even_rows(model: nn.Module) -> Iterator[None]:
     with ExitStack() as ends:
         for layer in model.modules():
             if isinstance(layer, nn.Linear):
-                ends.callback(layer.register_forward_pre_hook(lay_evenly).remove)
+                ends.callback(layer.register_forward_pre_hook(_lay_evenly).remove)
         yield
 
 
-def lay_evenly(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _lay_evenly(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The same numbers [row, column]; between rows there may be room."""
     x, *others = inputs
     line = LINE // x.element_size()
@@ -55,10 +56,10 @@ def lay_evenly(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def probabilities_of(outputs: Tensor) -> Tensor:
     """[n, class] in float64, each row by itself."""
-    return row_by_row(probabilities, outputs) if len(outputs) else outputs.double()
+    return _row_by_row(probabilities, outputs) if len(outputs) else outputs.double()
 
 
-def row_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _row_by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """A function of rows [n, ...], with the bits that each would have alone."""
     with one_thread_each(), torch.no_grad():
         size = block_of(function, x)
@@ -93,10 +94,6 @@ def block_of(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
 def alike(one: Tensor, other: Tensor) -> bool:
     """To the last bit; what is no number counts as one."""
     return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
-
-
-def precision_of(model: nn.Module) -> torch.dtype:
-    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
 
 
 def finite_rows(outputs: Tensor) -> Tensor:

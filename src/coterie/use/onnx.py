@@ -43,7 +43,7 @@ def write_onnx(path: Path, predictor: Predictor) -> None:
     names = ["outputs", "probabilities"] if predictor.classifies else ["outputs"]
     given = "columns" if predictor.intake.way is not None else "inputs"
     rows = torch.export.Dim("rows")
-    with quiet():
+    with _quiet():
         program = torch.onnx.export(
             whole,
             (x,),
@@ -60,15 +60,15 @@ def write_onnx(path: Path, predictor: Predictor) -> None:
         "client": predictor.client,
         "columns": list(predictor.intake.columns),
         "classes": list(predictor.classes),
-        "training": {} if predictor.intake.way is None else training_spans(predictor.intake.way),
+        "training": {} if predictor.intake.way is None else _training_spans(predictor.intake.way),
     }
     entry = model.metadata_props.add()
     entry.key, entry.value = "coterie", json.dumps(about)
     onnx.save(model, str(path))
-    refuse_other(path, whole, x, given)
+    _refuse_other(path, whole, x, given)
 
 
-def training_spans(way: Preparation) -> dict[str, list[float]]:
+def _training_spans(way: Preparation) -> dict[str, list[float]]:
     """{column: lowest and highest number, or codes} in training, where recorded: the file itself holds values
     against nothing.
     """
@@ -76,7 +76,7 @@ def training_spans(way: Preparation) -> dict[str, list[float]]:
     return {n: [t.lowest, t.highest] if t.quantiles else list(t.codes) for n, t in found.items()}
 
 
-def refuse_other(path: Path, whole: nn.Module, x: Tensor, given: str) -> None:
+def _refuse_other(path: Path, whole: nn.Module, x: Tensor, given: str) -> None:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -101,7 +101,7 @@ def sample(predictor: Predictor) -> Tensor:
     columns = []
     for part in way.parts:
         column = part.column
-        if column.kind == "number":
+        if column.allowed is None:
             columns.append(column.center + column.spread * draw.normal(size=4))
         else:
             columns.append(draw.choice(column.allowed, size=4))
@@ -109,8 +109,6 @@ def sample(predictor: Predictor) -> Tensor:
 
 
 class Whole(nn.Module):
-    """Preparation, network and softmax."""
-
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
         self.network, self.classifies = predictor.model, predictor.classifies
@@ -147,15 +145,12 @@ class Made(nn.Module):
             made = nothing + self.instead
         else:
             known = raw if part.fill is None else torch.where(torch.isnan(raw), nothing + part.fill, raw)
-            if column.kind == "category":
-                made = (known == self.codes).double()
-            else:
-                made = (known - column.center) / column.spread if column.kind == "number" else known
+            made = column.of.exported(column, known, self.codes)
         return torch.cat([made, nothing + float(part.absent)], dim=1) if part.told else made
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """What the exporter says of itself is not for the person at the keyboard."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level

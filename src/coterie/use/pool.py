@@ -21,14 +21,13 @@ from coterie.core.errors import BadInput, option
 from coterie.core.seeds import Key
 from coterie.data.intake import Array
 from coterie.posteriors.gaussian import mean, sample
-from coterie.posteriors.meaning import common_preparation, listed
-from coterie.posteriors.network import network_of
+from coterie.posteriors.meaning import common_preparation, some_names
 from coterie.posteriors.online import joint
-from coterie.posteriors.pools import SavedPool, read_pool, refuse_empty
+from coterie.posteriors.pools import SavedPool, network_of, read_pool, refuse_empty
 from coterie.posteriors.store import Saved
 from coterie.use.forward import finite_rows, outputs_of, probabilities_of
+from coterie.use.intake import Intake
 from coterie.use.predictor import Predictor
-from coterie.use.rows import Intake
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,7 @@ def pooled(
     if samples:
         together = sample(posterior, samples, Key(seed).at("predict"))
         drawn = [tree.row(together, s) for s in range(samples)]
-    whose = whose_way(pool, client, where)
+    whose = _whose_way(pool, client, where)
     return Pooled(
         client=whose.client,
         task="classification",
@@ -93,17 +92,19 @@ def pooled(
     )
 
 
-def whose_way(pool: SavedPool, client: str, where: str) -> Saved:
+def _whose_way(pool: SavedPool, client: str, where: str) -> Saved:
     """The member that rows are read and prepared as by."""
     members = list(pool.members.values())
     if client and client not in pool.members:
-        raise BadInput(f"client {client!r} is not in {where}: take one of {listed(list(pool.members), 20)}")
+        raise BadInput(
+            f"client {client!r} is not in {where}: take one of {some_names(list(pool.members), 20)}"
+        )
     if client:
         return pool.members[client]
     if not common_preparation(members):
         raise BadInput(
-            f"the clients of {where} ({listed(list(pool.members), 20)}) read or scale rows each in its own "
-            f"way: say in whose, such as {option('client', members[0].client)}"
+            f"the clients of {where} ({some_names(list(pool.members), 20)}) read or scale rows each in its "
+            f"own way: say in whose, such as {option('client', members[0].client)}"
         )
     return members[0]
 

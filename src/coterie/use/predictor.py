@@ -27,7 +27,7 @@ from coterie.metrics.recalibration import Recalibrated
 from coterie.use.cut import Cut
 from coterie.use.explain import Push, pushes
 from coterie.use.forward import finite_rows, outputs_of, probabilities_of, refuse_not_finite
-from coterie.use.rows import Asked, Intake
+from coterie.use.intake import Asked, Intake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +152,7 @@ class Predictor:
         warning says how many. What else there is to know of rows is a warning too; `table` says it by row.
         """
         found = self.answers_of(source, strict)
-        warn_of(found.asked)
+        _warn_of(found.asked)
         return found.p
 
     def answers_of(
@@ -208,7 +208,7 @@ class Predictor:
         With strict=False also "", or NaN, for rows that cannot be predicted; see `proba`.
         """
         found = self.answers_of(source, strict)
-        warn_of(found.asked)
+        _warn_of(found.asked)
         return self.decided(found.p)
 
     def decided(self, p: Array) -> Array:
@@ -231,7 +231,7 @@ class Predictor:
         strict=False none for rows that cannot be predicted.
         """
         found = self.answers_of(source, strict)
-        warn_of(found.asked)
+        _warn_of(found.asked)
         return self.explained(found, most)
 
     def explained(self, found: Answers, most: int) -> list[list[Push]]:
@@ -277,7 +277,7 @@ class Predictor:
         return pd.DataFrame(said)
 
 
-def warn_of(asked: Asked) -> None:
+def _warn_of(asked: Asked) -> None:
     """An array of answers has no room for what there is to know of its rows."""
     if asked.trust.summary():
         rows = f"{len(asked)} row" + "s" * (len(asked) != 1)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import CoterieError, Several
 from coterie.data.tables.cells import Column, Spellings, Values, object_array
-from coterie.data.tables.encodings import likely_separator
 from coterie.data.tables.numerals import writing_of
-from coterie.data.tables.plain_csv import plain_text
+from coterie.data.tables.plain_csv import likely_separator, plain_text
 from coterie.data.tables.read import read_csv, read_rows
 from coterie.data.tables.texts import number_of, same
 

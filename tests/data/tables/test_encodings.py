@@ -6,10 +6,10 @@ import pytest
 
 from coterie.cli.main import main
 from coterie.core.errors import CoterieError, Several
-from coterie.data.tables.encodings import decoded, likely_encoding
-from coterie.data.tables.looks import inspect
+from coterie.data.tables.inspect import inspect
+from coterie.data.tables.plain_csv import decoded, likely_encoding
 from coterie.data.tables.read import read_table
-from coterie.data.tables.recipe import read_recipe, recipe_of, write_recipe
+from coterie.data.tables.recipe_file import read_recipe, recipe_of, write_recipe
 
 WORDS = ("Müller", "Größe")
 

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from coterie.data.tables.alone import Score, class_goal, luck, number_goal, ranks, scores
+from coterie.data.tables.inspect import inspect
+from coterie.data.tables.leak_values import Score, class_goal, luck, number_goal, ranks, scores
 from coterie.data.tables.leaks import Leak, Target, alone, auc, filled_for_one_class, leak_of, places
-from coterie.data.tables.looks import inspect
 
 ONE = ("yes", "no")
 

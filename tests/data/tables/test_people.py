@@ -11,9 +11,9 @@ from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
 from coterie.data.partition import Silos
 from coterie.data.sources import SOURCES
-from coterie.data.tables.kinds import look
-from coterie.data.tables.looks import inspect
-from coterie.data.tables.recipe import read_recipe, recipe_of, write_recipe
+from coterie.data.tables.inspect import inspect
+from coterie.data.tables.profile import profile
+from coterie.data.tables.recipe_file import read_recipe, recipe_of, write_recipe
 
 
 def written(path, rows):
@@ -140,7 +140,7 @@ def test_four_laboratory_columns_stay_inputs(tmp_path):
     ],
 )
 def test_digits_that_are_no_quantity(name, cells, kind, doubt):
-    found = look(name, cells)
+    found = profile(name, cells)
     assert found.kind == kind
     assert doubt in found.doubt
     assert bool(doubt) == bool(found.doubt)

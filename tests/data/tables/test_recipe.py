@@ -2,16 +2,8 @@ import pytest
 
 from coterie.core.errors import CoterieError, Several
 from coterie.data.preparation import Column, coded
-from coterie.data.tables.recipe import (
-    Here,
-    Recipe,
-    Rule,
-    plain_recipe,
-    read_recipe,
-    recipe_of,
-    recipe_text,
-    write_recipe,
-)
+from coterie.data.tables.recipe import Here, Recipe, Rule, plain_recipe
+from coterie.data.tables.recipe_file import read_recipe, recipe_of, recipe_text, write_recipe
 
 RECIPE = Recipe(
     (

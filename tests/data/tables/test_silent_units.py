@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from coterie.data.tables.follow import rows_of
-from coterie.data.tables.looks import inspect
-from coterie.data.tables.recipe import read_recipe, write_recipe
+from coterie.data.tables.apply_recipe import rows_of
+from coterie.data.tables.inspect import inspect
+from coterie.data.tables.recipe_file import read_recipe, write_recipe
 
 
 def sites(folder, headers, level=75.0, spread=9.0, n=40, target=""):

@@ -1,7 +1,7 @@
 import pytest
 
+from coterie.data.tables.names import conversion, name_and_unit
 from coterie.data.tables.texts import loose, number_of, same
-from coterie.data.tables.units import conversion, name_and_unit
 
 
 @pytest.mark.parametrize(

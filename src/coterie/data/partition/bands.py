@@ -6,6 +6,10 @@ Grimberg, "Privacy-preserving and personalized federated machine learning for me
 A value belongs to the first band whose upper edge it does not exceed: edges 20, 35 make the bands
 (.., 20], (20, 35] and (35, ..). On Titanic, where one passenger is 20.5, this reading of "0-20, 21-35, 36+"
 gives the sizes 248, 476 and 322 of the author's program, and 263 unknown; "younger than 21" would give 249.
+
+With equal parts of a column's range, such as the youngest fifth to the oldest (`quantiles`), p(x) differs
+from client to client and what a row means does not. Of n clients, client k gets the rows between the k/n and
+the (k + 1)/n quantile of the column, taken over all training rows: edges that make clients of about one size.
 """
 
 from __future__ import annotations
@@ -19,10 +23,8 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.partition.base import SPLITS, Deal
-from coterie.data.partition.columns import column_of, refuse_other_count
-from coterie.data.partition.counts import Counts, Shares, some
-from coterie.data.partition.iid import deal_equally
+from coterie.data.partition.base import SPLITS, Deal, column_of, deal_equally, refuse_other_count
+from coterie.data.partition.counts import Counts, Shares, how_many, some
 
 Unknown = Literal["own", "drop"]
 MANY = 1_000_000  # clients
@@ -84,19 +86,15 @@ class Bands:
         refuse_other_count("bands", clients, names)
         for b, (label, shared) in enumerate(zip(labels, agents, strict=True)):
             if (found := int((trained == b).sum())) < 2 * shared:
-                remedy = (
-                    "drop unknown values (unknown=drop)"
-                    if label == "unknown"
-                    else "move its edges or lower agents"
-                )
+                remedy = "move its edges or lower agents"
+                if label == "unknown":
+                    remedy = "drop unknown values (unknown=drop)"
                 raise BadInput(
                     f"split bands: band {self.column} {label} has {found} training row(s) for {shared} "
                     f"client(s), but each needs at least 2: {remedy}"
                 )
-        band, rng = (
-            self.bands_of(column_of("bands", data, pool, self.column)),
-            key.at("rows", len(pool)).numpy(),
-        )
+        band = self.bands_of(column_of("bands", data, pool, self.column))
+        rng = key.at("rows", len(pool)).numpy()
         owner = np.full(len(pool), -1, dtype=np.int64)
         for b, shared in enumerate(agents):
             rows = np.flatnonzero(band == b)
@@ -120,9 +118,8 @@ class Bands:
 
 def find_bands(values: Shares, edges: Shares) -> Counts:
     """b = number of edges below the value; len(edges) + 1 for NaN."""
-    return np.where(np.isnan(values), len(edges) + 1, np.searchsorted(edges, values, side="left")).astype(
-        np.int64
-    )
+    bands = np.searchsorted(edges, values, side="left")
+    return np.where(np.isnan(values), len(edges) + 1, bands).astype(np.int64)
 
 
 def notes_on(owner: Counts, names: tuple[str, ...], why: str) -> tuple[str, ...]:
@@ -134,3 +131,72 @@ def notes_on(owner: Counts, names: tuple[str, ...], why: str) -> tuple[str, ...]
     if empty := [name for name, n in zip(names, sizes, strict=True) if not n]:
         notes.append(f"clients that get none of {len(owner)} rows: {some(empty)}")
     return tuple(notes)
+
+
+@SPLITS.register("age-strict")
+@dataclass(frozen=True)
+class AgeStrict:
+    """AGE_STRICT: one client each for ages 0-20, 21-35 and 36+, and one for unknown ages.
+
+    unknown   rows without an age: own (one last client) or drop (nobody's)
+    """
+
+    unknown: Unknown = "own"
+
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
+        bands = Bands("age", (20, 35), unknown=self.unknown, labels=("0-20", "21-35", "36+"))
+        return bands.deal(data, pool, clients, key)
+
+
+@SPLITS.register("age-some")
+@dataclass(frozen=True)
+class AgeSome:
+    """AGE_SOME: two clients share ages 0-35 at random, one has 36+, and one unknown ages.
+
+    unknown   rows without an age: own (one last client) or drop (nobody's)
+    """
+
+    unknown: Unknown = "own"
+
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
+        bands = Bands("age", (35,), agents=(2, 1), unknown=self.unknown, labels=("0-35", "36+"))
+        return bands.deal(data, pool, clients, key)
+
+
+@SPLITS.register("quantiles")
+@dataclass(frozen=True)
+class Quantiles:
+    """Each client has one part of a column's range, all of about as many rows.
+
+    column    the column to go by
+    unknown   rows without a value: own (one more client, at the end) or drop (nobody's)
+    """
+
+    column: str = ""
+    unknown: Unknown = "own"
+
+    def __post_init__(self) -> None:
+        Bands(unknown=self.unknown)
+
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
+        if not self.column:
+            raise BadInput("split quantiles needs a column of numbers to go by: for instance column=age")
+        values = column_of("quantiles", data, data.train, self.column)
+        missing = Bands(self.column).bands_of(values) > 0  # refuses what is no number
+        own = bool(missing.any()) and self.unknown == "own"
+        n = how_many("quantiles", data, clients, minimum=2, default=5 + own)
+        if n < 2 + own:
+            why = ", as rows without a value are a client of their own" if own else ""
+            raise BadInput(
+                f"split quantiles: clients={n} leaves {n - own} part(s) of {self.column}{why}: ask for at "
+                f"least {2 + own}"
+            )
+        known = values[~missing].astype(np.float64)
+        edges = np.quantile(known, np.arange(1, n - own) / (n - own), method="lower")
+        if len(np.unique(edges)) < len(edges) or (len(edges) and edges[-1] >= known.max()):
+            raise BadInput(
+                f"split quantiles: {self.column} has too few different values for {n - own} parts: ask for "
+                "fewer clients or choose another column"
+            )
+        bands = Bands(self.column, tuple(edges.tolist()), unknown=self.unknown)
+        return bands.deal(data, pool, n, key)

@@ -41,6 +41,13 @@ def how_many(split: str, data: Dataset, clients: int | None, minimum: int, defau
     return n
 
 
+def check_minimum(split: str, minimum: int) -> None:
+    if minimum < 2:
+        raise BadInput(
+            f"split {split}: minimum={minimum} must be at least 2, one row to train and one to test: try 10"
+        )
+
+
 def class_total(split: str, data: Dataset) -> int:
     """How many classes there are; a regression is refused."""
     if data.task != "classification":

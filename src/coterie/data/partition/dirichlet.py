@@ -16,24 +16,37 @@ every client has 10 rows; here `TRIES` draws are made and the best of them is th
 with too few rows get a whole class of a client that has several, else half of the largest one.
 FedML always withholds further classes from clients that have their n/N rows; here with `balance`.
 A published test set is dealt in the proportions of the training rows.
+
+Quantity skew (`quantity`): clients of very different sizes, whose labels are alike. Li, Diao, Chen and He,
+"Federated learning on non-IID data silos: an experimental study", 2022, section IV-D:
+
+    q ~ Dir(alpha, ..., alpha),     client k gets the share q_k of the rows          law=dirichlet
+    q_k ∝ (k + 1)^(-alpha)          the k-th client by size, from 0                  law=power
+
+Every class is dealt in these shares. A client whose share is below `minimum` rows gets that many, and the
+others share the rest as before.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
-from coterie.core.errors import BadInput
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
+from coterie.data.partition.bands import notes_on
 from coterie.data.partition.base import SPLITS, Deal
 from coterie.data.partition.counts import (
     Counts,
     Shares,
+    check_minimum,
     class_total,
     client_names,
     columns_to_shares,
+    deal_rows,
     deal_table,
     how_many,
     round_column,
@@ -65,11 +78,7 @@ class Dirichlet:
                 f"split dirichlet: alpha={self.alpha} must lie between {LEAST_ALPHA:g} and {MOST_ALPHA:g}: "
                 "try 0.3, or the split iid for no skew at all"
             )
-        if self.minimum < 2:
-            raise BadInput(
-                f"split dirichlet: minimum={self.minimum} must be at least 2, "
-                "one row to train and one to test: try 10"
-            )
+        check_minimum("dirichlet", self.minimum)
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         classes = class_total("dirichlet", data)
@@ -79,9 +88,8 @@ class Dirichlet:
         shares = columns_to_shares(plan)
         counts = round_shares(tally(pool.y, classes), shares)
         owner, notes = deal_table(pool, counts, plan, 1, key.at("rows", len(pool)).numpy())
-        return Deal(
-            owner, client_names(n), one_class=True, notes=(said if pool is data.train else ()) + notes
-        )
+        notes = (said if pool is data.train else ()) + notes
+        return Deal(owner, client_names(n), one_class=True, notes=notes)
 
     def plan(self, supply: Counts, clients: int, rng: np.random.Generator) -> tuple[Counts, tuple[str, ...]]:
         """Training rows [client, class], each client with at least `minimum`."""
@@ -90,7 +98,7 @@ class Dirichlet:
             tables.append(draw(supply, clients, self.alpha, self.balance, rng))
             if tables[-1].sum(axis=1).min() >= self.minimum:
                 return tables[-1], ()
-        best = max(tables, key=lambda table: fulfilled(table, self.minimum))
+        best = max(tables, key=lambda table: int(np.minimum(table.sum(axis=1), self.minimum).sum()))
         plan, whole, halves, singles = repair(best, self.minimum)
         return plan, (
             f"none of {TRIES} Dirichlet draws with alpha={self.alpha:g} gave each of {clients} clients "
@@ -125,11 +133,6 @@ def draw(supply: Counts, clients: int, alpha: float, balance: bool, rng: np.rand
     return counts
 
 
-def fulfilled(counts: Counts, minimum: int) -> int:
-    """How far a table is on the way to `minimum` rows for everyone."""
-    return int(np.minimum(counts.sum(axis=1), minimum).sum())
-
-
 def repair(counts: Counts, minimum: int) -> tuple[Counts, int, int, int]:
     """Everyone gets `minimum` rows by one of three moves, the first that will do: the smallest holding that
     its owner can do without, half of the largest holding, or a single row. A holding is what one client has
@@ -156,3 +159,64 @@ def repair(counts: Counts, minimum: int) -> tuple[Counts, int, int, int]:
             counts[k, c] += rows
             moves[move] += 1
     return counts, moves[0], moves[1], moves[2]
+
+
+Law = Literal["dirichlet", "power"]
+
+
+@SPLITS.register("quantity")
+@dataclass(frozen=True)
+class Quantity:
+    """Sizes drawn from Dir(alpha), or falling as a power law; labels alike.
+
+    alpha     dirichlet: 0.5 is strong skew, 100 nearly none; power: 0 is none, 2 is strong
+    law       how sizes come about: dirichlet or power
+    minimum   training rows that every client has
+    """
+
+    alpha: float = 0.5
+    law: Law = "dirichlet"
+    minimum: int = 10
+
+    def __post_init__(self) -> None:
+        if self.law not in get_args(Law):
+            raise UnknownName("law of sizes", self.law, get_args(Law))
+        least = 1e-8 if self.law == "dirichlet" else 0.0
+        if not least <= self.alpha <= 1e6:
+            raise BadInput(
+                f"split quantity: alpha={self.alpha} must lie between {least:g} and 1e+06: try 0.5"
+            )
+        check_minimum("quantity", self.minimum)
+
+    def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
+        n = how_many("quantity", data, clients, self.minimum)
+        drawn = self.shares(n, key.at("clients").numpy())
+        shares, raised = at_least(drawn, self.minimum / len(data.train))
+        # targets that are no classes are dealt as if they were one
+        labelled = data.task == "classification"
+        y = pool.y if labelled else np.zeros(len(pool), dtype=np.int64)
+        supply = tally(y, class_total("quantity", data) if labelled else 1)
+        counts = round_shares(supply, np.repeat(shares[:, None], len(supply), axis=1))
+        owner = deal_rows(y, counts, key.at("rows", len(pool)).numpy())
+        said = (f"clients that were given more rows than drawn, to have {self.minimum}: {raised} of {n}",)
+        names = client_names(n)
+        notes = notes_on(owner, names, "")
+        return Deal(owner, names, notes=(*(said if raised and pool is data.train else ()), *notes))
+
+    def shares(self, clients: int, rng: np.random.Generator) -> Shares:
+        """q [client], adding up to 1."""
+        if self.law == "dirichlet":
+            return softmax(log_gamma_draws(self.alpha, clients, rng))
+        return softmax(-self.alpha * np.log(np.arange(1, clients + 1, dtype=np.float64)))
+
+
+def at_least(shares: Shares, least: float) -> tuple[Shares, int]:
+    """Shares of which none is below `least`, the others as they were to each other; and how many were."""
+    low = np.zeros(len(shares), dtype=bool)
+    while True:
+        rest = np.where(low, 0.0, shares)
+        found: Shares = np.where(low, least, rest / max(rest.sum(), 1e-300) * (1 - low.sum() * least))
+        now = low | (found < least)
+        if (now == low).all() or now.all():
+            return found, int(low.sum())
+        low = now

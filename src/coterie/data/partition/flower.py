@@ -68,24 +68,24 @@ class Flower:
 
     def owners(self, data: Dataset, clients: int, key: Key) -> tuple[Counts, tuple[str, ...], list[str]]:
         """Whose each training row is, what clients are called, and what Flower warns of."""
-        made = partitioner_of(self.partitioner)
-        pool, options = data.train, filled(made, parsed(self.options), clients, key)
+        made = _partitioner_of(self.partitioner)
+        pool, options = data.train, _filled(made, parsed(self.options), clients, key)
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 partitioner = made(**options)
-                partitioner.dataset = table_of(pool)
+                partitioner.dataset = _table_of(pool)
                 parts = [partitioner.load_partition(k)[ROW] for k in range(partitioner.num_partitions)]
         except Exception as error:  # whatever it may raise of its own
-            said = in_a_line(error) or type(error).__name__
+            said = _in_a_line(error) or type(error).__name__
             raise BadInput(
                 f"split flower: {self.partitioner} refuses: {said}: change options or clients"
             ) from None
-        told = dict.fromkeys(f"Flower warns: {in_a_line(w.message)}" for w in caught)
+        told = dict.fromkeys(f"Flower warns: {_in_a_line(w.message)}" for w in caught)
         return owners_of(parts, len(pool)), client_names(len(parts)), list(told)
 
 
-def in_a_line(said: object) -> str:
+def _in_a_line(said: object) -> str:
     """What Flower says of its own, on one line of bearable length."""
     return " ".join(str(said).split())[:300]
 
@@ -104,7 +104,7 @@ def parsed(entries: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def partitioner_of(name: str) -> Callable[..., Any]:
+def _partitioner_of(name: str) -> Callable[..., Any]:
     """The class of that name; nothing but partitioners can be had."""
     try:
         from flwr_datasets import partitioner as known
@@ -117,14 +117,14 @@ def partitioner_of(name: str) -> Callable[..., Any]:
     return found
 
 
-def filled(made: Callable[..., Any], told: dict[str, Any], clients: int, key: Key) -> dict[str, Any]:
+def _filled(made: Callable[..., Any], told: dict[str, Any], clients: int, key: Key) -> dict[str, Any]:
     """The options told, and those that a run knows where the partitioner takes them."""
     ours = {"num_partitions": clients, "partition_by": LABEL, "seed": key.at("clients").integer() % 2**31}
     takes = inspect.signature(made).parameters
     return {**{name: value for name, value in ours.items() if name in takes}, **told}
 
 
-def table_of(pool: Arrays) -> Any:
+def _table_of(pool: Arrays) -> Any:
     """The rows as Flower wants them, without their inputs."""
     import datasets
 

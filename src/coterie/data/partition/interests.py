@@ -26,7 +26,15 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
-from coterie.data.partition.counts import Shares, class_total, client_names, deal_table, how_many, tally
+from coterie.data.partition.counts import (
+    Shares,
+    check_minimum,
+    class_total,
+    client_names,
+    deal_table,
+    how_many,
+    tally,
+)
 
 SIZES = ("uniform", "exponential", "equal")
 
@@ -50,11 +58,7 @@ class Interests:
             raise BadInput(f"split interests: p={self.p} must lie above 0 and be at most 1: try 0.25")
         if self.sizes not in SIZES:
             raise UnknownName("sizes of split interests", self.sizes, SIZES)
-        if self.minimum < 2:
-            raise BadInput(
-                f"split interests: minimum={self.minimum} must be at least 2, "
-                "one row to train and one to test: try 10"
-            )
+        check_minimum("interests", self.minimum)
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         classes = class_total("interests", data)

@@ -16,10 +16,8 @@ import numpy as np
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
-from coterie.data.partition.base import SPLITS, Deal
-from coterie.data.partition.columns import cells_of, columns_in
+from coterie.data.partition.base import SPLITS, Deal, cells_of, columns_in, deal_equally, empty_note
 from coterie.data.partition.counts import Shares, client_names, how_many
-from coterie.data.partition.iid import deal_equally, empty_note
 
 
 @SPLITS.register("missingness")

@@ -92,9 +92,8 @@ class Shift:
             )
         rng = key.at("rows", len(pool)).numpy() if self.order == "shuffled" else None
         owner, said = deal_table(pool, counts, parts, 1, rng)
-        return Deal(
-            owner, client_names(n), one_class=True, notes=(notes if pool is data.train else ()) + said
-        )
+        notes = (notes if pool is data.train else ()) + said
+        return Deal(owner, client_names(n), one_class=True, notes=notes)
 
     def first(self, classes: int) -> tuple[Shares, tuple[str, ...]]:
         """Agent 0's shares [class], and a note if the table had to be adapted."""

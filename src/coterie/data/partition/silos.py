@@ -14,9 +14,8 @@ from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.bands import notes_on
-from coterie.data.partition.base import SPLITS, Deal
-from coterie.data.partition.columns import column_of, refuse_other_count
-from coterie.data.partition.counts import some
+from coterie.data.partition.base import SPLITS, Deal, column_of, refuse_other_count
+from coterie.data.partition.counts import check_minimum, some
 
 LEAST = 2  # one row to train and one to test
 NATURAL = "hospital"  # the column that is a silo by itself in the bundled data
@@ -37,11 +36,7 @@ class Silos:
     small: Literal["refuse", "drop"] = "refuse"
 
     def __post_init__(self) -> None:
-        if self.minimum < LEAST:
-            raise BadInput(
-                f"split silos: minimum={self.minimum} must be at least 2, "
-                "one row to train and one to test: try 10"
-            )
+        check_minimum("silos", self.minimum)
         if self.small not in ("refuse", "drop"):
             raise UnknownName("rule for small silos", self.small, ("refuse", "drop"))
 

@@ -18,9 +18,8 @@ from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.bands import notes_on
-from coterie.data.partition.base import SPLITS, Deal
-from coterie.data.partition.columns import column_of
-from coterie.data.partition.counts import Shares, client_names, how_many
+from coterie.data.partition.base import SPLITS, Deal, column_of
+from coterie.data.partition.counts import client_names, how_many
 
 
 @SPLITS.register("temporal")
@@ -44,7 +43,10 @@ class Temporal:
         n = how_many("temporal", data, clients, minimum=4)
         when = np.arange(len(pool), dtype=np.float64)
         if self.column:
-            when = times_of(column_of("temporal", data, pool, self.column), self.column)
+            told = column_of("temporal", data, pool, self.column)
+            if told.dtype.kind not in "biuf":
+                told = np.array([time_of(value, self.column) for value in told.tolist()])
+            when = told.astype(np.float64)
         known = np.flatnonzero(~np.isnan(when))
         times, rank = np.unique(when[known], return_inverse=True)
         if len(times) < (2 * n if self.periods else 2):
@@ -57,9 +59,8 @@ class Temporal:
         names = client_names(n)
         by = self.column or "the order of the rows"
         said = f"in the order of time, by {by}: each client is tested on rows after those that it trains on"
-        return Deal(
-            owner, names, order=when, notes=(said, *notes_on(owner, names, f"as {self.column} is missing"))
-        )
+        notes = notes_on(owner, names, f"as {self.column} is missing")
+        return Deal(owner, names, order=when, notes=(said, *notes))
 
 
 def periods_of(rank: Array, clients: int) -> Array:
@@ -85,13 +86,6 @@ def in_turn(rank: Array, clients: int, key: Key) -> Array:
     owner = np.empty(len(rank), dtype=np.int64)
     owner[order] = np.concatenate(blocks)[: len(rank)]
     return owner
-
-
-def times_of(column: Array, name: str) -> Shares:
-    """[row] numbers as they are, dates as seconds; NaN where missing."""
-    if column.dtype.kind in "biuf":
-        return column.astype(np.float64)
-    return np.array([time_of(value, name) for value in column.tolist()], dtype=np.float64)
 
 
 def time_of(value: object, name: str) -> float:

@@ -1,11 +1,8 @@
 """Data quality, as advice and never as a gate: what to look at before a model is trained on it.
 
-    rows.py         a site's rows as they were read, before anything is filled or scaled
-    sketch.py       what a site tells of them: counts and quantiles, no row
-    finding.py      one thing to look at
-    ranges.py       values against what a body can have
-    units.py, unit_shares.py    values that are in another unit: all of a site's, or some
-    constant.py, duplicates.py, missing.py, leaks.py, order.py, differs.py, labels.py   one kind each
+    site_rows.py    a site's rows as they were read, and what it tells of them: counts and quantiles, no row
+    check.py        a finding, and the table of checks: an entry at the end of the file of each, found by
+                    looking here (ranges, units, constant, duplicates, missing, leaks, differs, order, labels)
     checks.py       all of them: at one site (`at_home`), and from what the sites tell (`together`)
     worth.py        what a column would bring that others record
 

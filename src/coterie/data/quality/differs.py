@@ -23,8 +23,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from coterie.data.quality.finding import Finding, number
-from coterie.data.quality.sketch import AT, ColumnSketch, Sketch, by_column, spread_of
+from coterie.data.quality.check import Check, Finding, in_other_units, number, register
+from coterie.data.quality.site_rows import AT, ColumnSketch, Sketch, by_column, spread_of
+from coterie.show.words import Figure, said
 
 BEYOND = 3.5
 FLOOR = 0.2  # of the spread within a site
@@ -46,14 +47,18 @@ def across(sketches: Sequence[Sketch], besides: Collection[tuple[str, str]] = ()
             others = [c for s, c in here.items() if s != site]
             if len(others) < 2:
                 continue
-            found += [_finding(site, name, own, others, z, what) for what, z in beyond(own, others).items()]
+            unit, remedy = f" {own.unit}" if own.unit else "", said("check.differs.remedy")
+            for what, z, (value, *theirs) in (
+                ("level", level(own, others), [c.quantiles[9] for c in (own, *others)]),
+                ("spread", spread(own, others), [spread_of(c.quantiles) for c in (own, *others)]),
+            ):
+                if abs(z) > BEYOND:
+                    bound, word = float(np.median(theirs)), "median" if what == "level" else what
+                    figures = {"value": float(value), "bound": bound, "z": Figure(f"{z:.1f}")}
+                    says = said(f"check.differs.{what}", column=name, unit=unit, **figures)
+                    words = f"{word} {number(value)}", number(bound), says, remedy
+                    found.append(Finding(site, name, "differs", "look", None, None, *words))
     return found
-
-
-def beyond(own: ColumnSketch, others: Sequence[ColumnSketch]) -> dict[str, float]:
-    """What of a column differs, by how much."""
-    both = {"level": level(own, others), "spread": spread(own, others)}
-    return {what: z for what, z in both.items() if abs(z) > BEYOND}
 
 
 def level(own: ColumnSketch, others: Sequence[ColumnSketch]) -> float:
@@ -78,21 +83,10 @@ def spread(own: ColumnSketch, others: Sequence[ColumnSketch]) -> float:
     return float((math.log(mine) - np.median(logs)) / math.sqrt(max(mad, SPREAD_FLOOR) ** 2 + sampling))
 
 
-def _finding(
-    site: str, name: str, own: ColumnSketch, others: Sequence[ColumnSketch], z: float, what: str
-) -> Finding:
-    unit = f" {own.unit}" if own.unit else ""
-    if what == "level":
-        value, bound = own.quantiles[9], float(np.median([c.quantiles[9] for c in others]))
-        word = "median"
-    else:
-        value, bound = spread_of(own.quantiles), float(np.median([spread_of(c.quantiles) for c in others]))
-        word = "spread"
-    says = (
-        f"the {what} of {name} differs from the other sites': {word} {number(value)}{unit} against "
-        f"{number(bound)} (robust z {z:.1f})"
+register(
+    Check(
+        name="differs",
+        place=70,
+        across=lambda sketches, ranges, found: across(sketches, in_other_units(found)),
     )
-    remedy = "another population, device or way of measuring? If none is known, look how it was recorded"
-    return Finding(
-        site, name, "differs", "look", None, None, f"{word} {number(value)}", number(bound), says, remedy
-    )
+)

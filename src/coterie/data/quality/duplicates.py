@@ -9,76 +9,62 @@ so many (Poisson, below 1 %).
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
-from coterie.data.quality.finding import Finding, percent
-from coterie.data.quality.ranges import MOST_LINES
-from coterie.data.quality.rows import SiteRows
+from coterie.data.quality.check import Check, Finding, Seen, Severity, lines_of, register
+from coterie.data.quality.site_rows import SiteRows
+from coterie.show.words import Saying, Share, said
 
 DEPENDENT = 10.0  # times as many pairs as independent columns would have
 CHANCE = 0.01
+LIKELY: Severity = "likely"
+LOOK: Severity = "look"
 COARSE = 0.001  # pairs expected, above which a table is so coarse that copies may be two patients
 
 
 def check(rows: SiteRows) -> list[Finding]:
-    """Within one site."""
-    groups = [g for g in groups_of(keys(rows)) if len(g) > 1]
-    pairs = sum(len(g) * (len(g) - 1) // 2 for g in groups)
-    if not pairs or not remarkable(pairs, expected(rows, rows)):
+    groups = defaultdict[bytes, list[int]](list)
+    for i, key in enumerate(keys(rows)):
+        groups[key].append(i)
+    chance, pairs = expected(rows, rows), sum(math.comb(len(g), 2) for g in groups.values())
+    if not pairs or not remarkable(pairs, chance):
         return []
-    sure = expected(rows, rows) < COARSE
     again = np.zeros(len(rows), dtype=bool)
-    for group in groups:
-        again[group[1:]] = True
+    for _, *copies in groups.values():
+        again[copies] = True
     many = int(again.sum())
-    return [
-        Finding(
-            rows.site,
-            "",
-            "duplicates",
-            "likely" if sure else "look",
-            many,
-            many / len(rows),
-            f"{many} copies",
-            "each row once",
-            f"rows that copy an earlier one in every column and the target: {many} of {len(rows)} "
-            f"({percent(many / len(rows))})",
-            "remove them, or name the patient column in the recipe: a copy may be trained and tested on",
-            rows.lines_of(again)[:MOST_LINES],
-        )
-    ]
+    says = said("check.duplicates.within", many=many, rows=len(rows), share=Share(many / len(rows)))
+    words = f"{many} copies", "each row once", says, said("check.duplicates.within_remedy")
+    return [_finding(rows, again, chance, *words)]
 
 
 def across(sites: Sequence[SiteRows]) -> list[Finding]:
     """Between sites whose rows are all at hand; said of the later one."""
-    found, known = list[Finding](), [(rows, set(keys(rows))) for rows in sites]
-    for i, (rows, _) in enumerate(known):
-        mine = keys(rows)
+    found, known = list[Finding](), [(rows, keys(rows)) for rows in sites]
+    for i, (rows, mine) in enumerate(known):
         for other, theirs in known[:i]:
-            same = np.array([k in theirs for k in mine], dtype=bool)
-            many = int(same.sum())
-            if not many or not remarkable(many, expected(rows, other)):
-                continue
-            found.append(
-                Finding(
-                    rows.site,
-                    "",
-                    "duplicates",
-                    "likely" if expected(rows, other) < COARSE else "look",
-                    many,
-                    many / len(rows),
-                    f"{many} rows of both",
-                    "each row at one site",
-                    f"rows that are also at {other.site}, in every column and the target: {many} of "
-                    f"{len(rows)} ({percent(many / len(rows))})",
-                    "the same patients at both? Then one site tests on what the other trains on",
-                    rows.lines_of(same)[:MOST_LINES],
+            there, chance = set(theirs), expected(rows, other)
+            same = np.array([k in there for k in mine], dtype=bool)
+            many, share = int(same.sum()), Share(same.mean())
+            if many and remarkable(many, chance):
+                says = said(
+                    "check.duplicates.across", other=other.site, many=many, rows=len(rows), share=share
                 )
-            )
+                words = f"{many} rows of both", "each row at one site", says
+                remedy = said("check.duplicates.across_remedy")
+                found.append(_finding(rows, same, chance, *words, remedy))
     return found
+
+
+def _finding(
+    rows: SiteRows, which: np.ndarray, chance: float, value: str, bound: str, says: Saying, remedy: Saying
+) -> Finding:
+    many, severity = int(which.sum()), LIKELY if chance < COARSE else LOOK
+    words = value, bound, says, remedy, lines_of(rows, which)
+    return Finding(rows.site, "", "duplicates", severity, many, many / len(rows), *words)
 
 
 def keys(rows: SiteRows) -> list[bytes]:
@@ -86,13 +72,6 @@ def keys(rows: SiteRows) -> list[bytes]:
     table = np.column_stack([rows.raw, np.asarray(rows.y, dtype=np.float64)]) + 0.0
     table = np.ascontiguousarray(np.where(np.isnan(table), np.nan, table))
     return [row.tobytes() for row in table]
-
-
-def groups_of(marks: Sequence[bytes]) -> list[list[int]]:
-    groups = defaultdict(list)
-    for i, mark in enumerate(marks):
-        groups[mark].append(i)
-    return list(groups.values())
 
 
 def expected(mine: SiteRows, other: SiteRows) -> float:
@@ -107,13 +86,8 @@ def agreement(a: np.ndarray, b: np.ndarray, within: bool = False) -> float:
     """The chance that a value of one is a value of the other, or, within one, of another row; all gaps are
     alike.
     """
-    counts = []
-    for values in (a, b):
-        kinds, many = np.unique(values[~np.isnan(values)], return_counts=True)
-        counts.append(
-            dict(zip([*kinds.tolist(), None], [*many.tolist(), int(np.isnan(values).sum())], strict=True))
-        )
-    same = float(sum(n * counts[1].get(value, 0) for value, n in counts[0].items()))
+    mine, theirs = (Counter(None if v != v else v for v in values.tolist()) for values in (a, b))
+    same = float(sum(n * theirs[value] for value, n in mine.items()))
     return (same - len(a)) / max(len(a) * (len(a) - 1), 1) if within else same / max(len(a) * len(b), 1)
 
 
@@ -124,3 +98,13 @@ def remarkable(pairs: int, chance: float) -> bool:
         return pairs > mean + 5 * math.sqrt(mean)
     below = sum(math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(pairs))
     return 1 - below < CHANCE
+
+
+register(
+    Check(
+        name="duplicates",
+        place=40,
+        at_home=lambda home: Seen(check(home.rows)),
+        with_rows=lambda sites, seed: across(sites),
+    )
+)

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.core.errors import BadInput
-from coterie.data.quality.finding import Finding, Suspect, percent
-from coterie.data.quality.models import out_of_sample
-from coterie.data.quality.ranges import MOST_LINES
-from coterie.data.quality.rows import SiteRows
+from coterie.data.quality.check import MOST_LINES, Check, Finding, Home, Seen, Suspect, register
+from coterie.data.quality.site_rows import SiteRows
+from coterie.data.quality.worth import out_of_sample
+from coterie.show.words import Saying, Share, said
 
 FOLDS = 5
 FEWEST = 10  # rows of a class, two for each fold
@@ -27,75 +26,53 @@ class Review(NamedTuple):
     """Suspects, those least likely to be right first, or why there are none."""
 
     suspects: tuple[Suspect, ...] = ()
-    skipped: str = ""
-
-
-def need_cleanlab() -> None:
-    try:
-        import cleanlab  # noqa: F401
-    except ImportError:
-        raise BadInput("label suspects need cleanlab: pip install 'coterie[quality]'") from None
+    skipped: Saying | None = None
 
 
 def review(rows: SiteRows, seed: int = 0) -> Review:
-    why = why_not(rows)
-    if why:
+    if why := why_not(rows):
         return Review(skipped=why)
     try:
-        need_cleanlab()
-    except BadInput as error:
-        return Review(skipped=str(error))
-    from cleanlab.filter import find_label_issues
+        import cleanlab.filter
+    except ImportError:
+        return Review(skipped=said("check.labels.cleanlab"))
 
     logging.getLogger("cleanlab").setLevel(logging.ERROR)
     present = np.unique(rows.y)
     given = np.searchsorted(present, rows.y)
     chances = out_of_sample(rows, FOLDS, seed)
-    which = find_label_issues(given, chances, return_indices_ranked_by="self_confidence", n_jobs=1)
+    issues = cleanlab.filter.find_label_issues
+    which = issues(given, chances, return_indices_ranked_by="self_confidence", n_jobs=1)
     likely = chances.argmax(axis=1)
-    suspects = (
-        Suspect(
-            rows.site,
-            int(rows.lines[i]),
-            rows.label(float(rows.y[i])),
-            rows.label(float(present[likely[i]])),
-            round(float(chances[i].max()), 3),
-        )
-        for i in which
-        if likely[i] != given[i]
-    )
+    suspects = list[Suspect]()
+    for i in which[likely[which] != given[which]]:
+        here = rows.site, int(rows.lines[i]), rows.label(float(rows.y[i]))
+        would_be = rows.label(float(present[likely[i]]))
+        suspects.append(Suspect(*here, would_be, round(float(chances[i].max()), 3)))
     return Review(tuple(suspects))
 
 
-def why_not(rows: SiteRows) -> str:
-    """Why labels cannot be reviewed; nothing if they can."""
+def why_not(rows: SiteRows) -> Saying | None:
+    """Why labels cannot be reviewed, if they cannot."""
     if rows.task != "classification":
-        return f"what a {rows.task} predicts are numbers, which are not reviewed"
+        return said("check.labels.numbers", task=rows.task)
     counts = np.unique(rows.y, return_counts=True)[1]
     if len(counts) < 2:
-        return "labels are not reviewed where all are the same"
+        return said("check.labels.same")
     if counts.min() < FEWEST:
-        return f"labels are not reviewed where a class has {counts.min()} rows, below {FEWEST}"
-    return ""
+        return said("check.labels.few", count=int(counts.min()), fewest=FEWEST)
+    return None
 
 
-def finding(site: str, rows: int, suspects: tuple[Suspect, ...]) -> list[Finding]:
-    if not suspects:
-        return []
-    many = len(suspects)
-    return [
-        Finding(
-            site,
-            "",
-            "labels",
-            "look",
-            many,
-            many / rows,
-            f"{many} labels",
-            "what a model would say",
-            f"labels to review: {many} of {rows} ({percent(many / rows)}), which a model that has not seen "
-            "the rows finds unlikely; most of them are hard cases, not mistakes",
-            "look them up where they come from, and correct none by the model's word",
-            tuple(s.line for s in suspects[:MOST_LINES]),
-        )
-    ]
+def _seen(home: Home) -> Seen:
+    found, rows = review(home.rows, home.seed), len(home.rows)
+    if not found.suspects:
+        return Seen(notes=(found.skipped,) if found.skipped else ())
+    many, share = len(found.suspects), len(found.suspects) / rows
+    says = said("check.labels.found", many=many, rows=rows, share=Share(share))
+    words = f"{many} labels", "what a model would say", says, said("check.labels.remedy")
+    lines = tuple(s.line for s in found.suspects[:MOST_LINES])
+    return Seen([Finding(home.rows.site, "", "labels", "look", many, share, *words, lines)], found.suspects)
+
+
+register(Check(name="labels", place=90, at_home=_seen))

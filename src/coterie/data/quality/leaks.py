@@ -12,17 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coterie.data.intake import Array
-from coterie.data.quality.finding import ALL_SITES, Finding
-from coterie.data.quality.rows import SiteRows
-from coterie.data.tables.leaks import Leak, Target, by_site, known_afterwards, leak_of, number_text, places
-
-KNOWN = 'is it known before the outcome? If not, forbid it (--forbid), or set use = "leave-out" in the recipe'
-
-
-def check(rows: SiteRows) -> list[Finding]:
-    """At one site that is by itself."""
-    return across([rows])
+from coterie.data.quality.check import ALL_SITES, Check, Finding, Seen, register
+from coterie.data.quality.site_rows import SiteRows
+from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of, number_text, places
+from coterie.show.words import said
 
 
 def across(sites: Sequence[SiteRows], _seed: int = 0) -> list[Finding]:
@@ -31,46 +24,31 @@ def across(sites: Sequence[SiteRows], _seed: int = 0) -> list[Finding]:
     if not len(raw):
         return []
     target = Target.of(first.task, np.concatenate([rows.y for rows in sites]), first.classes)
-    whose = np.repeat(np.arange(len(sites)), [len(rows) for rows in sites])
-    where = places(target, whose, [rows.site for rows in sites], len(first.columns), people_of(sites))
+    whose, people = np.repeat(np.arange(len(sites)), [len(rows) for rows in sites]), None
+    if any(rows.people is not None for rows in sites):
+        people = by_site([np.arange(len(rows)) if rows.people is None else rows.people for rows in sites])
+    where = places(target, whose, [rows.site for rows in sites], len(first.columns), people)
     sizes = {rows.site: len(rows) for rows in sites} | {ALL_SITES: len(raw)}
-    alone = sites[0].site if len(sites) == 1 else ALL_SITES
-    found = list[Finding]()
+    alone = first.site if len(sites) == 1 else ALL_SITES
+    found, remedy = list[Finding](), said("check.leaks.known")
     for i, column in enumerate(first.columns):
         if column.name in first.unused:
             continue
         text = column.text if column.values else number_text
-        leak = leak_of(column.name, raw[:, i], ~np.isnan(raw[:, i]), where, column.kind == "category", text)
+        leak = leak_of(column.name, raw[:, i], ~np.isnan(raw[:, i]), where, not column.of.ranked, text)
         if leak is not None:
-            site = leak.site or alone
-            found.append(_finding(leak, site, sizes[site]))
+            site, many = leak.site or alone, leak.rows
+            words = leak.figure or f"{many} rows", "what an honest column reaches", leak.sentence, remedy
+            found.append(Finding(site, column.name, "leaks", "likely", many, many / sizes[site], *words))
         elif word := known_afterwards(column.name):
-            found.append(_named(alone, len(raw), column.name, word))
+            says = said("check.leaks.named", column=column.name, word=word)
+            words = word, "known before", says, remedy
+            found.append(Finding(alone, column.name, "leaks", "look", len(raw), 1.0, *words))
     return found
 
 
-def people_of(sites: Sequence[SiteRows]) -> Array | None:
-    """[row of all sites] who it is about; None where no site knows."""
-    if all(rows.people is None for rows in sites):
-        return None
-    return by_site([np.arange(len(rows)) if rows.people is None else rows.people for rows in sites])
-
-
-def _finding(leak: Leak, site: str, rows: int) -> Finding:
-    return Finding(
-        site,
-        leak.column,
-        "leaks",
-        "likely",
-        leak.rows,
-        leak.rows / rows,
-        leak.figure or f"{leak.rows} rows",
-        "what an honest column reaches",
-        f"{leak.column} {leak.says.removeprefix('it ')}",
-        KNOWN,
+register(
+    Check(
+        name="leaks", place=60, at_home=lambda home: Seen(across([home.rows])), with_rows=across, at_each=True
     )
-
-
-def _named(site: str, rows: int, name: str, word: str) -> Finding:
-    says = f"{name} is called like something known only afterwards ({word})"
-    return Finding(site, name, "leaks", "look", rows, 1.0, word, "known before", says, KNOWN)
+)

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coterie.data.quality.finding import Finding, percent
-from coterie.data.quality.ranges import MOST_LINES
-from coterie.data.quality.rows import SiteRows
-from coterie.data.quality.sketch import Sketch
+from coterie.data.quality.check import Check, Finding, Seen, lines_of, percent, register
+from coterie.data.quality.site_rows import SiteRows, Sketch
+from coterie.show.words import Share, said
 
 MUCH = 0.1  # by which shares must differ between classes
 CHANCE = 0.001
@@ -26,21 +25,21 @@ def check(rows: SiteRows) -> list[Finding]:
     """Gaps that go with the label."""
     if rows.task != "classification":
         return []
-    gaps = np.isnan(rows.raw)
+    gaps, found = np.isnan(rows.raw), list[Finding]()
     some = [i for i in range(len(rows.columns)) if 0 < gaps[:, i].sum() < len(rows)]
-    found = list[Finding]()
-    for i in some:
-        shares = class_shares(gaps[:, i], rows.y)
-        if len(shares) < 2 or max(shares.values()) - min(shares.values()) < MUCH:
+    classes = [c for c in np.unique(rows.y) if (rows.y == c).sum() >= FEWEST]  # enough rows for a share
+    for i in some if len(classes) > 1 else ():
+        gap = gaps[:, i]
+        shares = sorted(((float(gap[rows.y == c].mean()), c) for c in classes), key=lambda pair: -pair[0])
+        (most, high), *_, (least, low) = shares
+        if most - least < MUCH or independence(gap, rows.y) * len(some) >= CHANCE:
             continue
-        if independence(gaps[:, i], rows.y) * len(some) < CHANCE:
-            found.append(_with_label(rows, i, gaps[:, i], shares))
+        name, many, high, low = rows.columns[i].name, int(gap.sum()), rows.label(high), rows.label(low)
+        between = {"most": Share(most), "high": high, "least": Share(least), "low": low}
+        says, remedy = said("check.missing.label", column=name, **between), said("check.missing.label_remedy")
+        words = percent(most), percent(least), says, remedy, lines_of(rows, gap)
+        found.append(Finding(rows.site, name, "missing", "look", many, many / len(rows), *words))
     return found
-
-
-def class_shares(gap: np.ndarray, y: np.ndarray) -> dict[float, float]:
-    """{class: share of its rows with a gap}, of classes with enough rows."""
-    return {float(c): float(gap[y == c].mean()) for c in np.unique(y) if (y == c).sum() >= FEWEST}
 
 
 def independence(gap: np.ndarray, y: np.ndarray) -> float:
@@ -49,28 +48,6 @@ def independence(gap: np.ndarray, y: np.ndarray) -> float:
 
     table = np.array([[(gap[y == c]).sum(), (~gap[y == c]).sum()] for c in np.unique(y)])
     return float(chi2_contingency(table).pvalue)
-
-
-def _with_label(rows: SiteRows, i: int, gap: np.ndarray, shares: dict[float, float]) -> Finding:
-    name, many = rows.columns[i].name, int(gap.sum())
-    (high, most), *_, (low, least) = sorted(shares.items(), key=lambda pair: -pair[1])
-    says = (
-        f"{name} is missing in {percent(most)} of {rows.label(high)} rows and in {percent(least)} of "
-        f"{rows.label(low)} ones: a gap tells the label"
-    )
-    return Finding(
-        rows.site,
-        name,
-        "missing",
-        "look",
-        many,
-        many / len(rows),
-        percent(most),
-        percent(least),
-        says,
-        "why was it not measured? A model may learn who was measured: if that is the label, leave it out",
-        rows.lines_of(gap)[:MOST_LINES],
-    )
 
 
 def across(sketches: Sequence[Sketch]) -> list[Finding]:
@@ -83,22 +60,24 @@ def across(sketches: Sequence[Sketch]) -> list[Finding]:
             if not others:
                 continue
             usual, rows = float(np.median(others)), here[site].missing
-            having = [other for other, s in shares.items() if other != site and s < 1]
-            if share == 1 and having:
-                says = f"{name} is not recorded here, and is at {', '.join(having)}"
-                remedy = (
-                    "say absent = true in the recipe, and see coterie check --worth for what it would bring"
-                )
+            if share == 1 and (having := [s for s in shares if s != site and shares[s] < 1]):
+                says = said("check.missing.absent", column=name, others=having)
+                remedy = said("check.missing.absent_remedy")
             elif share - max(others) > MORE:
-                says = (
-                    f"{name} is missing in {percent(share)} of rows, at the other sites in {percent(usual)}"
-                )
-                remedy = "is it read under the right name and with the right marks for missing values?"
+                says = said("check.missing.more", column=name, share=Share(share), usual=Share(usual))
+                remedy = said("check.missing.more_remedy")
             else:
                 continue
-            found.append(
-                Finding(
-                    site, name, "missing", "look", rows, share, percent(share), percent(usual), says, remedy
-                )
-            )
+            words = percent(share), percent(usual), says, remedy
+            found.append(Finding(site, name, "missing", "look", rows, share, *words))
     return found
+
+
+register(
+    Check(
+        name="missing",
+        place=50,
+        at_home=lambda home: Seen(check(home.rows)),
+        across=lambda sketches, ranges, found: across(sketches),
+    )
+)

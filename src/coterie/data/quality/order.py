@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.core.seeds import Key
-from coterie.data.quality.finding import Finding
-from coterie.data.quality.rows import SiteRows
+from coterie.data.quality.check import Check, Finding, register
+from coterie.data.quality.site_rows import SiteRows
+from coterie.show.words import said
 
 SHUFFLES = 199
 QUANTILE = 0.95
@@ -31,7 +32,7 @@ MUCH = 10.8  # for each column: beyond it one chi-squared lies once in a thousan
 CLOSEST = 0.999  # correlations beyond it count as that
 
 
-class Company(NamedTuple):
+class _Company(NamedTuple):
     """Of a site, [column, column] with the target last: artanh of rank correlations, and rows behind them.
 
     even [column] is the deviation of ranks as a share of the rows: a class that is rare, or values that are
@@ -51,12 +52,18 @@ def across(sites: Sequence[SiteRows], seed: int = 0) -> list[Finding]:
         others = [c for k, c in enumerate(kept) if k != i]
         if not others:
             continue
-        usual = expected_at(kept[i], others)
+        # the others' median z, less where columns vary less here
+        usual, even = np.median([c.z for c in others], axis=0), np.median([c.even for c in others], axis=0)
+        less = np.divide(kept[i].even, even, out=np.zeros_like(even), where=even > 0).clip(max=1.0)
+        usual = usual * less[:, None] * less[None, :]
         ranked = ranks(rows)
         for c in range(ranked.shape[1]):
             draws = Key(seed).at("quality-order", i, c).numpy()
-            if out_of_step(ranked, c, kept[i], usual, draws):
-                found.append(_finding(rows, c))
+            if _out_of_step(ranked, c, kept[i], usual, draws):
+                name = rows.columns[c].name if c < len(rows.columns) else ""
+                says = said("check.order.column", column=name) if name else said("check.order.target")
+                words = "no relation", "as elsewhere", says, said("check.order.remedy")
+                found.append(Finding(rows.site, name, "order", "look", None, None, *words))
     return found
 
 
@@ -68,20 +75,13 @@ def thinned(rows: SiteRows, seed: int) -> SiteRows:
     return replace(rows, raw=rows.raw[kept], y=rows.y[kept], lines=rows.lines[kept])
 
 
-def expected_at(own: Company, others: Sequence[Company]) -> np.ndarray:
-    """[column, column] the others' median z, less where columns vary less here."""
-    usual, even = np.median([c.z for c in others], axis=0), np.median([c.even for c in others], axis=0)
-    less = np.minimum(np.divide(own.even, even, out=np.zeros_like(even), where=even > 0), 1.0)
-    return np.asarray(usual * less[:, None] * less[None, :])
-
-
 def ranks(rows: SiteRows) -> np.ndarray:
     """[row, column] centred ranks, the target last, 0 where unknown; categories and several classes, whose
     order means nothing, are 0 everywhere.
     """
     from scipy.stats import rankdata
 
-    ordered = [c.kind != "category" for c in rows.columns]
+    ordered = [c.of.ranked for c in rows.columns]
     ordered.append(rows.task == "regression" or len(np.unique(rows.y)) == 2)
     table = np.column_stack([rows.raw, np.asarray(rows.y, dtype=np.float64)])
     made = np.zeros_like(table)
@@ -92,11 +92,11 @@ def ranks(rows: SiteRows) -> np.ndarray:
     return made
 
 
-def company(rows: SiteRows) -> Company:
+def company(rows: SiteRows) -> _Company:
     ranked = ranks(rows)
     known = np.maximum((ranked != 0).sum(axis=0), 1)
     even = np.sqrt((ranked**2).sum(axis=0) / known) / known
-    return Company(artanh(correlations(ranked, ranked)), pairs(ranked), even)
+    return _Company(_artanh(correlations(ranked, ranked)), pairs(ranked), even)
 
 
 def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -106,7 +106,7 @@ def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(a.T @ b, both, out=np.zeros_like(both), where=both > 0))
 
 
-def artanh(r: np.ndarray) -> np.ndarray:
+def _artanh(r: np.ndarray) -> np.ndarray:
     return np.asarray(np.arctanh(np.clip(r, -CLOSEST, CLOSEST)))
 
 
@@ -115,8 +115,8 @@ def pairs(ranked: np.ndarray) -> np.ndarray:
     return np.asarray(known.T @ known)
 
 
-def out_of_step(
-    ranked: np.ndarray, c: int, own: Company, usual: np.ndarray, draws: np.random.Generator
+def _out_of_step(
+    ranked: np.ndarray, c: int, own: _Company, usual: np.ndarray, draws: np.random.Generator
 ) -> bool:
     others = [j for j in range(ranked.shape[1]) if j != c]
     n = own.rows[c, others]
@@ -130,7 +130,7 @@ def out_of_step(
     shuffled = np.zeros((len(ranked), SHUFFLES))
     for k in range(SHUFFLES):
         shuffled[known, k] = draws.permutation(ranked[known, c])
-    chance = (n * artanh(correlations(shuffled, ranked[:, others])) ** 2).sum(axis=1)
+    chance = (n * _artanh(correlations(shuffled, ranked[:, others])) ** 2).sum(axis=1)
     bound, mean, deviation = float(np.quantile(chance, QUANTILE)), float(chance.mean()), float(chance.std())
     # of a non-central sum of squares; how far it scatters more than 2 J, as columns go together
     scatter = deviation**2 / max(2 * len(others), 1)
@@ -138,10 +138,4 @@ def out_of_step(
     return sure and own_company <= bound
 
 
-def _finding(rows: SiteRows, c: int) -> Finding:
-    name = rows.columns[c].name if c < len(rows.columns) else ""
-    called = name or "the target"
-    says = f"{called} goes with no other column here, as if its values were shuffled; at other sites it does"
-    remedy = "was a column sorted or pasted by itself? Compare a few rows with where they come from"
-    held = "no relation", "as elsewhere"
-    return Finding(rows.site, name, "order", "look", None, None, *held, says, remedy)
+register(Check(name="order", place=80, with_rows=across))

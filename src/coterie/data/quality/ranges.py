@@ -20,15 +20,16 @@ import numpy as np
 from coterie.core.checks import is_list, is_number
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.data.preparation import Column
-from coterie.data.quality.finding import Finding, number, percent
-from coterie.data.quality.rows import SiteRows
+from coterie.data.quality.check import Check, Finding, Home, Seen, Severity, lines_of, number, register
+from coterie.data.quality.site_rows import SiteRows
+from coterie.data.tables.names import Conversion, conversion, conversions_for, name_and_unit, unit_of
 from coterie.data.tables.texts import loose
-from coterie.data.tables.units import Conversion, conversion, conversions_for, name_and_unit, unit_of
-from coterie.storage.toml import read_given
+from coterie.show.words import Saying, Share, said
+from coterie.storage.paths import read_given_toml
 
 SHIPPED = "ranges.toml"
 KEYS = ("words", "unit", "possible", "plausible", "source", "ours")
-MOST_LINES = 1_000  # that a finding lists
+LISTED = 30  # names in a note
 MOSTLY = 0.5  # of the values that are to lie within bounds in the unit that a column is taken to have
 
 
@@ -67,31 +68,31 @@ class Match:
 @cache
 def shipped() -> Ranges:
     text = files("coterie.data.quality").joinpath(SHIPPED).read_text(encoding="utf-8")
-    return named(ranges_of(tomllib.loads(text), SHIPPED))
+    return named(_ranges_of(tomllib.loads(text), SHIPPED))
 
 
 def read_ranges(path: str | Path | None) -> Ranges:
     """Coterie's own, and a user's beside and before them."""
     if path is None:
         return shipped()
-    return {**shipped(), **named(ranges_of(read_given(path), str(path)))}
+    return {**shipped(), **named(_ranges_of(read_given_toml(path), str(path)))}
 
 
 def named(ranges: Sequence[Range]) -> dict[str, Range]:
     return {loose(word): r for r in ranges for word in (*r.words, r.name)}
 
 
-def ranges_of(table: Mapping[str, Any], where: str) -> list[Range]:
+def _ranges_of(table: Mapping[str, Any], where: str) -> list[Range]:
     """All that is wrong in a file is said at once."""
     found, wrong = list[Range](), Gathered()
     for name, entry in table.items():
         with wrong.one():
-            found.append(range_of(name, entry, f"{where}, [{name}]"))
+            found.append(_range_of(name, entry, f"{where}, [{name}]"))
     wrong.refuse()
     return found
 
 
-def range_of(name: str, entry: Any, where: str) -> Range:
+def _range_of(name: str, entry: Any, where: str) -> Range:
     if not isinstance(entry, Mapping):
         raise BadInput(f"{where} is {shown(entry)}, but must be a table: write [{name}] above its keys")
     for key in entry:
@@ -126,7 +127,7 @@ def range_of(name: str, entry: Any, where: str) -> Range:
 
 def match(column: Column, values: np.ndarray, ranges: Ranges) -> Match | None:
     """The bounds for a column of numbers, if there are some; its known `values` may tell its unit."""
-    if column.kind != "number" or column.values:
+    if not column.quantity:
         return None
     bare, behind = name_and_unit(column.name)
     found = ranges.get(loose(column.name)) or ranges.get(loose(bare))
@@ -159,63 +160,72 @@ def inside(values: np.ndarray, bounds: tuple[float, float]) -> float:
 
 def matches(rows: SiteRows, ranges: Ranges) -> dict[int, Match]:
     """{column: its bounds}, of those that have some."""
-    found = ((i, match(c, known_of(rows, i), ranges)) for i, c in enumerate(rows.columns))
-    return {i: m for i, m in found if m is not None}
+    known = ((i, c, rows.raw[:, i]) for i, c in enumerate(rows.columns))
+    found = {i: match(c, values[~np.isnan(values)], ranges) for i, c, values in known}
+    return {i: m for i, m in found.items() if m is not None}
 
 
-def known_of(rows: SiteRows, column: int) -> np.ndarray:
-    values = rows.raw[:, column]
-    return values[~np.isnan(values)]
-
-
-# what lies outside
+# values outside of them
 
 
 def check(rows: SiteRows, matched: Mapping[int, Match]) -> list[Finding]:
     """Impossible values, then implausible ones, of each column that has bounds."""
     found = list[Finding]()
     for i, m in matched.items():
-        values, known = rows.raw[:, i], max(int((~np.isnan(rows.raw[:, i])).sum()), 1)
-        (lowest, highest), (low, high) = m.range.possible, m.range.plausible
-        never = (values < lowest) | (values > highest)
-        rarely = ((values < low) | (values > high)) & ~never
+        values, possible, plausible = rows.raw[:, i], m.range.possible, m.range.plausible
+        never = (values < possible[0]) | (values > possible[1])
+        rarely = ((values < plausible[0]) | (values > plausible[1])) & ~never
         if never.any():
-            found.append(_outside(rows, i, m, never, known, possible=True))
+            found.append(_outside(rows, i, m, never, "impossible", possible))
         if rarely.any():
-            found.append(_outside(rows, i, m, rarely, known, possible=False))
+            found.append(_outside(rows, i, m, rarely, "look", plausible))
     return found
 
 
-def _outside(rows: SiteRows, i: int, m: Match, which: np.ndarray, known: int, possible: bool) -> Finding:
-    column, values = rows.columns[i], rows.raw[which, i]
-    low, high = m.range.possible if possible else m.range.plausible
-    unit = f" {m.unit}" if m.unit else ""
-    bound = f"{number(low)} to {number(high)}{unit}"
-    span = (
-        number(values.min())
-        if values.min() == values.max()
-        else f"{number(values.min())} to {number(values.max())}"
+def _outside(
+    rows: SiteRows, i: int, m: Match, which: np.ndarray, severity: Severity, bounds: tuple[float, float]
+) -> Finding:
+    name, values, known = rows.columns[i].name, rows.raw[which, i], int((~np.isnan(rows.raw[:, i])).sum())
+    bound, unit = said("list.to", low=bounds[0], high=bounds[1]), f" {m.unit}" if m.unit else ""
+    many, first, last = len(values), float(values.min()), float(values.max())
+    share, span = many / known, first if first == last else said("list.to", low=first, high=last)
+    says = said(
+        "check.ranges.never" if severity == "impossible" else "check.ranges.rarely",
+        column=name,
+        many=many,
+        known=known,
+        share=Share(share),
+        span=span,
+        bound=bound,
+        unit=unit,
+        taken=said("check.ranges.taken") if m.guessed and m.unit else "",
     )
-    many, share = int(which.sum()), float(which.sum() / known)
-    word = "cannot be" if possible else "are rarely seen"
-    taken = ", the unit taken from the values" if m.guessed and m.unit else ""
-    many_of = f"{many} of {known} ({percent(share)})"
-    says = f"values of {column.name} that {word}: {many_of}, {span}, against {bound}{taken}"
-    remedy = (
-        "look them up and correct them, or blank them"
-        if possible
-        else "look them up: they may be true, mistyped, or in another unit"
-    )
-    return Finding(
-        rows.site,
-        column.name,
-        "ranges",
-        "impossible" if possible else "look",
-        many,
-        share,
-        span,
-        bound,
-        says,
-        remedy,
-        rows.lines_of(which)[:MOST_LINES],
-    )
+    remedy = said("check.ranges.correct" if severity == "impossible" else "check.ranges.look")
+    value = number(first) if first == last else str(span)
+    words = value, f"{bound}{unit}", says, remedy, lines_of(rows, which)
+    return Finding(rows.site, name, "ranges", severity, many, share, *words)
+
+
+def _unmatched(rows: SiteRows, matched: Mapping[int, Match]) -> list[Saying]:
+    """Columns of numbers without bounds, and units that were taken from values."""
+    without = [c.name for i, c in enumerate(rows.columns) if c.quantity and i not in matched]
+    guessed = [
+        said("check.ranges.in_unit", column=rows.columns[i].name, unit=m.unit)
+        for i, m in matched.items()
+        if m.guessed and m.unit
+    ]
+    notes, lists = list[Saying](), dict[str, Sequence[str]](unmatched=without, guessed=guessed)
+    for kind, names in lists.items():
+        if names:
+            kept, more = list(names[:LISTED]), len(names) - LISTED
+            columns = said("list.more", names=kept, n=more) if more > 0 else kept
+            notes.append(said(f"check.ranges.{kind}", columns=columns))
+    return notes
+
+
+def _seen(home: Home) -> Seen:
+    matched = matches(home.rows, home.ranges)
+    return Seen(check(home.rows, matched), notes=tuple(_unmatched(home.rows, matched)))
+
+
+register(Check(name="ranges", place=10, at_home=_seen))

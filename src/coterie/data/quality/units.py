@@ -13,6 +13,17 @@ Distances are in spreads s: 1.35 s lie between the quartiles.
                  (d > 2.5 s), and small after a conversion (below d / 3 and below 1.2 s). Without other sites
                  plausible bounds take their place. Of two sites whose unit nobody told, these bounds decide
                  which is the odd one, or it is said that they do not
+    a share      two units whose values overlap, such as kilograms and pounds, look within one site like a
+                 long tail. Other sites show what tail there should be. With F their distribution of log x
+                 (of the medians of their quantiles, normal between and beyond them), a share π in another
+                 unit makes it
+
+                     F_π(x) = (1 - π) F(x) + π F(x - log f)
+
+                 and the site's distance d_π is the mean over its 19 quantiles of their distance from those
+                 of F_π, in spreads s, levels aside (less its median). Some rows are in another unit where
+                 the best π takes 0.1 and more off d_0 and leaves less than 0.4 of it. Below 5 % of the rows
+                 no quantile moves, so that nothing can be found. Which rows they are is not known here
 
 Nothing is converted: a person decides.
 """
@@ -20,18 +31,28 @@ Nothing is converted: a person decides.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 
 from coterie.data.preparation import Column
-from coterie.data.quality.finding import Finding, number, percent
-from coterie.data.quality.ranges import MOST_LINES, Range, Ranges, units_for
-from coterie.data.quality.rows import SiteRows
-from coterie.data.quality.sketch import ColumnSketch, Sketch, by_column, spread_of
+from coterie.data.quality.check import (
+    Check,
+    Finding,
+    Seen,
+    in_other_units,
+    lines_of,
+    number,
+    percent,
+    register,
+)
+from coterie.data.quality.ranges import Range, Ranges, inside, units_for
+from coterie.data.quality.site_rows import AT, ColumnSketch, SiteRows, Sketch, by_column, spread_of
+from coterie.data.tables.names import Conversion, Known, conversions_for, name_and_unit, unit_of
 from coterie.data.tables.texts import loose
-from coterie.data.tables.units import Conversion, Known, conversions_for, name_and_unit, unit_of
+from coterie.show.words import Share, said
 
 FAR, NEAR = 4.0, 3.0  # spreads from the centre
 APART = 2.5  # spreads between a site and the others, from which units are thought of
@@ -41,6 +62,10 @@ BETTER, CLOSE = 1 / 3, 1.2  # what a conversion must leave of that, and how many
 FEWEST_ROWS = 3  # a single odd value is the ranges' matter
 ROUNDS = 10
 
+GAIN, LEFT = 0.1, 0.4
+FINE = (np.arange(400) + 0.5) / 400
+SHARES = np.arange(3, 50) / 100
+Z_AT, Z_FINE = (np.array([NormalDist().inv_cdf(p) for p in some]) for some in (AT, FINE))
 Values = np.ndarray
 
 
@@ -85,11 +110,8 @@ class Mixture(NamedTuple):
 def check(rows: SiteRows, ranges: Ranges) -> list[Finding]:
     found = list[Finding]()
     for i, column in enumerate(rows.columns):
-        if column.kind != "number" or column.values:
-            continue
-        tried = (mixture(rows.raw[:, i], k) for k in candidates(column, ranges))
-        best = max((m for m in tried if m is not None), key=lambda m: -m.spread, default=None)
-        if best is not None:
+        tried = [mixture(rows.raw[:, i], k) for k in candidates(column, ranges)] if column.quantity else []
+        if best := min((m for m in tried if m is not None), key=lambda m: m.spread, default=None):
             found.append(_mixed(rows, column, rows.raw[:, i], best))
     return found
 
@@ -148,25 +170,14 @@ def robust(values: Values) -> tuple[float, float]:
 
 def _mixed(rows: SiteRows, column: Column, values: Values, found: Mixture) -> Finding:
     many, known = int(found.which.sum()), int((~np.isnan(values)).sum())
-    odd, rest = values[found.which], values[~found.which & ~np.isnan(values)]
-    there, here, share = found.by.there, found.by.here, many / known
-    says = (
-        f"values of {column.name} that look like {there} among {here}: {many} of {known} ({percent(share)}), "
-        f"with a median of {number(np.median(odd))} against {number(np.median(rest))}"
-    )
-    return Finding(
-        rows.site,
-        column.name,
-        "units",
-        "likely",
-        many,
-        share,
-        f"median {number(np.median(odd))}",
-        f"median {number(np.median(rest))} of the others",
-        says,
-        f"if so, convert these rows to {here} in the file; a recipe converts a whole site alone",
-        rows.lines_of(found.which)[:MOST_LINES],
-    )
+    odd, rest = np.median(values[found.which]), np.median(values[~found.which & ~np.isnan(values)])
+    units = {"there": found.by.there, "here": found.by.here}
+    counts = {"many": many, "known": known, "share": Share(many / known)}
+    medians = {"odd": float(odd), "rest": float(rest)}
+    says = said("check.units.some", column=column.name, **units, **counts, **medians)
+    words = f"median {number(odd)}", f"median {number(rest)} of the others", says
+    more = said("check.units.some_remedy", here=found.by.here), lines_of(rows, found.which)
+    return Finding(rows.site, column.name, "units", "likely", many, many / known, *words, *more)
 
 
 # all rows of a site
@@ -175,14 +186,11 @@ def _mixed(rows: SiteRows, column: Column, values: Values, found: Mixture) -> Fi
 def across(sketches: Sequence[Sketch], ranges: Ranges) -> list[Finding]:
     found = list[Finding]()
     for name, sites in by_column(sketches).items():
-        odd = dict[str, tuple[Fit, Known]]()
+        odd = dict[str, tuple[_Fit, Known]]()
         for site, own in sites.items():
             others, unit = [c for s, c in sites.items() if s != site], told_unit(own)
-            tried = [
-                (fit(own, others, k, ranges), k) for k in candidates(own, ranges) if unit in ("", k.here)
-            ]
-            fits = [(f, k) for f, k in tried if f is not None]
-            if fits:
+            known = [k for k in candidates(own, ranges) if unit in ("", k.here)]
+            if fits := [(f, k) for k in known if (f := fit(own, others, k, ranges)) is not None]:
                 odd[site] = min(fits, key=lambda pair: pair[0].after)
         if len(odd) == len(sites) == 2:
             odd = {s: pair for s, pair in odd.items() if pair[0].implausible} or odd
@@ -191,7 +199,7 @@ def across(sketches: Sequence[Sketch], ranges: Ranges) -> list[Finding]:
     return found
 
 
-class Fit(NamedTuple):
+class _Fit(NamedTuple):
     """Spreads between a site and what it is held against, as it is and converted; whether plausible bounds
     say too that it is the odd one.
     """
@@ -202,57 +210,142 @@ class Fit(NamedTuple):
     implausible: bool
 
 
-def fit(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges: Ranges) -> Fit | None:
+def fit(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges: Ranges) -> _Fit | None:
     """How a site lies to the others, or to plausible bounds; None unless it fits much better converted."""
-    scale, quantiles, table = (
-        scale_of(known.by),
-        np.array(own.quantiles),
-        np.array([c.quantiles for c in others]),
-    )
+    scale, quantiles = scale_of(known.by), np.array(own.quantiles)
+    table = np.array([c.quantiles for c in others])
     if scale is LOG and ((quantiles <= 0).any() or (table <= 0).any()):
         return None
     converted = known.by.factor * quantiles + known.by.offset
-    bounds = bounds_of(own, known.here, ranges)
-    implausible = bounds is not None and odd_one(quantiles, converted, bounds)
+    implausible = _implausible(own, known.here, ranges, quantiles, converted)
     if not others:  # and a unit that nobody told cannot be wrong
-        return Fit(1.0, 0.0, float("nan"), True) if implausible and told_unit(own) else None
+        return _Fit(1.0, 0.0, float("nan"), True) if implausible and told_unit(own) else None
     told = scale.of(table)
     centre, spread = np.median(told, axis=0), float(np.median([spread_of(row) for row in told]))
     if not spread:
         return None
     before, after = (float(np.abs(scale.of(q) - centre).mean()) / spread for q in (quantiles, converted))
     if before > APART and after < BETTER * before and after < CLOSE:
-        return Fit(before, after, float(np.median(table[:, 9])), implausible)
+        return _Fit(before, after, float(np.median(table[:, 9])), implausible)
     return None
 
 
-def bounds_of(column: ColumnSketch, unit: str, ranges: Ranges) -> Range | None:
-    """Plausible bounds of a column, if that unit is its own, or the bounds' where nobody told its own."""
+def _implausible(
+    column: ColumnSketch, unit: str, ranges: Ranges, quantiles: Values, converted: Values
+) -> bool:
+    """Whether most values are implausible as they are, and nearly all plausible once converted; by bounds in
+    this unit, if it is the column's own, or the bounds' where nobody told its own.
+    """
     found = range_for(column, ranges)
     if found is None or unit != (told_unit(column) or found.unit) or unit not in units_for(found):
-        return None
-    return found.within(units_for(found)[unit])
-
-
-def odd_one(quantiles: Values, converted: Values, bounds: Range) -> bool:
-    """Whether most values are implausible as they are, and nearly all plausible once converted."""
-    low, high = bounds.plausible
-    as_is, then = (((q >= low) & (q <= high)).mean() for q in (quantiles, converted))
-    return bool(as_is < 0.5 and then > 0.9)
+        return False
+    bounds = found.within(units_for(found)[unit]).plausible
+    return inside(quantiles, bounds) < 0.5 and inside(converted, bounds) > 0.9
 
 
 def _whole(
-    site: str, name: str, own: ColumnSketch, best: Fit, known: Known, others: int, unsure: bool
+    site: str, name: str, own: ColumnSketch, best: _Fit, known: Known, others: int, unsure: bool
 ) -> Finding:
-    middle, after = own.quantiles[9], known.by(own.quantiles[9])
-    where = "the other sites" if others > 1 else "the other site"
-    against = f"{number(best.centre)} at {where}" if others else "what is plausible"
-    says = (
-        f"all values of {name} look like {known.there}, not {known.here}: their median is {number(middle)}, "
-        f"which would be {number(after)} {known.here}, against {against}"
-    )
-    if unsure:
-        says += "; with two sites it may be the other that is odd"
-    remedy = f"if so, write unit = {known.there!r} for this site into the recipe, which then converts it"
-    value = f"median {number(middle)}"
-    return Finding(site, name, "units", "likely", own.known, 1.0, value, against, says, remedy)
+    middle, against = own.quantiles[9], said("check.units.plausible")
+    if others:
+        against = said(f"check.units.{'others' if others > 1 else 'other'}", centre=best.centre)
+    medians = {"middle": float(middle), "after": float(known.by(middle)), "against": against}
+    wonder = said("check.units.unsure") if unsure else ""
+    units = {"there": known.there, "here": known.here}
+    says = said("check.units.all", column=name, **units, **medians, unsure=wonder)
+    words = f"median {number(middle)}", against, says, said("check.units.all_remedy", there=known.there)
+    return Finding(site, name, "units", "likely", own.known, 1.0, *words)
+
+
+# a share of them, by quantiles alone
+
+
+class _ShareFit(NamedTuple):
+    """The best π, and the distances without and with it."""
+
+    share: float
+    before: float
+    after: float
+
+    @property
+    def plain(self) -> bool:
+        return self.before - self.after > GAIN and self.after < LEFT * self.before
+
+
+def shares_across(
+    sketches: Sequence[Sketch], ranges: Ranges, besides: Collection[tuple[str, str]]
+) -> list[Finding]:
+    """`besides` are sites and columns of which another unit is said already."""
+    found = list[Finding]()
+    for name, sites in by_column(sketches).items():
+        for site, own in sites.items():
+            others = [c for s, c in sites.items() if s != site]
+            if len(others) < 2 or (site, name) in besides:
+                continue
+            tried = ((_share_of(own, others, k), k) for k in candidates(own, ranges))
+            if plain := [(s, k) for s, k in tried if s is not None and s.plain]:
+                found.append(_share(site, own, *min(plain, key=lambda pair: pair[0].after)))
+    return found
+
+
+def _share_of(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known) -> _ShareFit | None:
+    """How large a share of a site's values is best taken for `known.there`; None where logarithms fail, or
+    there is too little to explain.
+    """
+    mine, theirs = np.array(own.quantiles), np.array([c.quantiles for c in others])
+    if scale_of(known.by) is not LOG or (mine <= 0).any() or (theirs <= 0).any():
+        return None
+    mine, theirs = np.log(mine), np.log(theirs)
+    centre, spread = np.median(theirs, axis=0), float(np.median([spread_of(row) for row in theirs]))
+    before = distance(mine, centre) / spread if spread else 0.0
+    if before <= GAIN:
+        return None
+    values, shift = filled(centre), -float(np.log(known.by.factor))
+    distances = [distance(mine, row) / spread for row in mixed(values, shift, SHARES.tolist())]
+    best = int(np.argmin(distances))
+    return _ShareFit(float(SHARES[best]), before, distances[best])
+
+
+def filled(quantiles: np.ndarray) -> np.ndarray:
+    """400 values with these quantiles: normal between them, and beyond as the outer fifths go."""
+    made = np.interp(Z_FINE, Z_AT, quantiles)
+    for side, (inner, outer) in ((Z_AT[0] > Z_FINE, (4, 0)), (Z_AT[-1] < Z_FINE, (-5, -1))):
+        slope = (quantiles[inner] - quantiles[outer]) / (Z_AT[inner] - Z_AT[outer])
+        made[side] = quantiles[outer] + slope * (Z_FINE[side] - Z_AT[outer])
+    return np.asarray(made)
+
+
+def mixed(values: np.ndarray, shift: float, shares: Sequence[float]) -> list[np.ndarray]:
+    """Quantiles of values of which each of these shares is shifted."""
+    both, moved = np.concatenate([values, values + shift]), np.repeat([False, True], len(values))
+    order = np.argsort(both)
+    made = []
+    for share in shares:
+        weights = np.where(moved[order], share, 1 - share) / len(values)
+        made.append(np.interp(AT, np.cumsum(weights) - weights / 2, both[order]))
+    return made
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Mean distance of quantiles, levels aside."""
+    return float(np.abs(a - b - np.median(a - b)).mean())
+
+
+def _share(site: str, own: ColumnSketch, found: _ShareFit, known: Known) -> Finding:
+    rows, share = round(found.share * own.known), found.share
+    units = {"there": known.there, "here": known.here}
+    counts = {"many": rows, "known": own.known, "share": Share(share)}
+    says = said("check.units.share", column=own.name, **units, **counts)
+    words = f"95 % below {number(own.quantiles[-1])}", f"a share of {percent(share)} converted", says
+    remedy = said("check.units.share_remedy", here=known.here)
+    return Finding(site, own.name, "units", "likely", rows, share, *words, remedy)
+
+
+def _across(sketches: Sequence[Sketch], ranges: Ranges, found: Sequence[Finding]) -> list[Finding]:
+    whole = across(sketches, ranges)
+    return whole + shares_across(sketches, ranges, in_other_units([*found, *whole]))
+
+
+register(
+    Check(name="units", place=20, at_home=lambda home: Seen(check(home.rows, home.ranges)), across=_across)
+)

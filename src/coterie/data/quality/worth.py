@@ -12,11 +12,16 @@ of the corrected resampled t (Nadeau, Bengio: Inference for the generalization e
     d̄ ± t_{J-1} √((1 / J + n_test / n_train) s²)
 
 It is about models of that size on the partner's patients. It may be another gain here.
+
+Models are plain, as this is advice: logistic or ridge regression on a site's own rows, prepared as for
+training. Whatever is fitted, scales and stand-ins for missing values among it, is fitted without the rows
+that it is then asked about.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
@@ -25,8 +30,9 @@ import numpy as np
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.quality.models import fitted, folds_of, prepared
-from coterie.data.quality.rows import SiteRows
+from coterie.data.quality.site_rows import SiteRows, as_arrays
+from coterie.data.tabular import TabularPrepare
+from coterie.show.words import Saying, said
 
 RECORDED = 0.5  # share of known values from which a site is said to record a column
 FOLDS, TIMES = 5, 5
@@ -66,13 +72,12 @@ class Worth:
     def helps(self) -> bool:
         return self.loss.low > 0
 
-    def told(self) -> dict[str, Any]:
-        """As JSON holds it."""
+    def to_dict(self) -> dict[str, Any]:
         changes = {name: getattr(self, name)._asdict() for name in ("loss", "score", "permuted")}
         return {**asdict(self), **changes, "helps": self.helps}
 
 
-def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[list[Worth], list[str]]:
+def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[list[Worth], list[Saying]]:
     """Of every column that the requester lacks and a partner records, the most helpful first; and which could
     not be judged, and why.
     """
@@ -88,23 +93,22 @@ def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[lis
     mine = next(rows for rows in sites if rows.site == requester)
     has = recorded(mine)
     lacks = [i for i in range(len(mine.columns)) if not has[i]]
-    found, notes = list[Worth](), list[str]()
+    found, notes = list[Worth](), list[Saying]()
     for i in lacks:
         judged = False
         for rows in sites:
             if rows.site == requester or not recorded(rows)[i]:
                 continue
             beside = [j for j in range(len(has)) if has[j] and recorded(rows)[j]]
-            why = why_not(rows, i, beside)
-            if why:
-                notes.append(f"{mine.columns[i].name} at {rows.site}: {why}")
+            if why := _why_not(rows, i, beside):
+                notes.append(why)
                 continue
             found.append(gain(rows, i, beside, seed))
             judged = True
         if not judged:
-            notes.append(f"{mine.columns[i].name}: no partner records it well enough to judge")
+            notes.append(said("check.worth.nobody", column=mine.columns[i].name))
     if not lacks:
-        notes.append(f"{requester} records every column that the others do")
+        notes.append(said("check.worth.everything", requester=requester))
     return sorted(found, key=lambda w: -w.loss.mean), notes
 
 
@@ -113,94 +117,101 @@ def recorded(rows: SiteRows) -> np.ndarray:
     return np.asarray((~np.isnan(rows.raw)).mean(axis=0) >= RECORDED)
 
 
-def why_not(rows: SiteRows, column: int, beside: Sequence[int]) -> str:
+def _why_not(rows: SiteRows, column: int, beside: Sequence[int]) -> Saying | None:
     known = ~np.isnan(rows.raw[:, column])
+    which = {"column": rows.columns[column].name, "site": rows.site}
     if known.sum() < FEWEST:
-        return f"{int(known.sum())} rows with a value, at least {FEWEST} are needed"
+        return said("check.worth.few", **which, known=int(known.sum()), fewest=FEWEST)
     if not beside:
-        return "no other column that both record"
+        return said("check.worth.no_other", **which)
     if rows.task == "classification":
         counts = np.unique(rows.y[known], return_counts=True)[1]
         if len(counts) < 2 or counts.min() < FEWEST_OF_CLASS:
-            return f"a class with fewer than {FEWEST_OF_CLASS} rows with a value"
-    return ""
+            return said("check.worth.few_of_class", **which, fewest=FEWEST_OF_CLASS)
+    return None
 
 
 def gain(rows: SiteRows, column: int, beside: Sequence[int], seed: int) -> Worth:
     """Of one column at one partner, beside those others."""
     known = np.flatnonzero(~np.isnan(rows.raw[:, column]))
     whole = replace(rows, raw=rows.raw[known], y=rows.y[known], lines=rows.lines[known])
-    without, having = narrowed(whole, beside), narrowed(whole, [*beside, column])
-    measure = measure_of(whole)
+    without, having = _narrowed(whole, beside), _narrowed(whole, [*beside, column])
+    measure = "R²" if rows.task == "regression" else "AUC" if len(np.unique(whole.y)) == 2 else "accuracy"
     changes = list[tuple[float, float, float]]()
     for time in range(TIMES):
         for k, (train, held) in enumerate(folds_of(whole, FOLDS, seed * TIMES + time)):
             y = whole.y[held]
             draws = Key(seed).at("worth", column, time, k).numpy()
-            mixtures = [shuffled(having.raw[held], draws) for _ in range(SHUFFLES)]
-            (less,) = answers(without, train, [without.raw[held]])
-            more, *mixed = answers(having, train, [having.raw[held], *mixtures])
-            loss = loss_of(whole, more, y)
-            changes.append(
-                (
-                    loss_of(whole, less, y) - loss,
-                    score_of(whole, measure, more, y) - score_of(whole, measure, less, y),
-                    float(np.mean([loss_of(whole, m, y) for m in mixed])) - loss,
-                )
-            )
-    loss_change, score, permuted = (resampled(np.array(d), FOLDS) for d in zip(*changes, strict=True))
-    name = rows.columns[column].name
-    return Worth(name, rows.site, len(whole), len(beside), measure, loss_change, score, permuted)
+            mixtures = [having.raw[held] for _ in range(SHUFFLES)]
+            for raw in mixtures:
+                raw[:, -1] = draws.permutation(raw[:, -1])
+            (less,) = predicted(without, train, [without.raw[held]])
+            more, *mixed = predicted(having, train, [having.raw[held], *mixtures])
+            loss = _loss_of(whole, more, y)
+            score = _score_of(whole, measure, more, y) - _score_of(whole, measure, less, y)
+            permuted = float(np.mean([_loss_of(whole, m, y) for m in mixed])) - loss
+            changes.append((_loss_of(whole, less, y) - loss, score, permuted))
+    intervals = (resampled(np.array(d), FOLDS) for d in zip(*changes, strict=True))
+    return Worth(rows.columns[column].name, rows.site, len(whole), len(beside), measure, *intervals)
 
 
-def narrowed(rows: SiteRows, columns: Sequence[int]) -> SiteRows:
+def _narrowed(rows: SiteRows, columns: Sequence[int]) -> SiteRows:
     return replace(rows, columns=tuple(rows.columns[i] for i in columns), raw=rows.raw[:, list(columns)])
 
 
-def shuffled(raw: np.ndarray, draws: np.random.Generator) -> np.ndarray:
-    """The last column's values among the rows."""
-    made = raw.copy()
-    made[:, -1] = draws.permutation(made[:, -1])
-    return made
+def predicted(rows: SiteRows, train: np.ndarray, held: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a model of the training rows says of others, raw numbers [row, column]: chances [row, class], or
+    numbers [row]. A column of which the training rows know nothing is 0.
+    """
+    from sklearn.linear_model import LogisticRegression, Ridge
 
-
-def answers(rows: SiteRows, train: np.ndarray, held: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What a model of the training rows says of others: chances [row, class], or numbers [row]."""
-    inside, *outside = prepared(rows, train, *held)
-    model = fitted(rows, inside, rows.y[train])
-    if rows.task == "regression":
-        return [np.asarray(model.predict(part)) for part in outside]
-    places = np.searchsorted(np.unique(rows.y), model.classes_)
-    made = []
+    way = TabularPrepare(rows.columns, "median", "site", "mask").fitted([as_arrays(rows, train)])[0]
+    inside, *outside = (np.asarray(way.inputs(raw), dtype=np.float64) for raw in (rows.raw[train], *held))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged: advice is still advice
+        if rows.task == "regression":
+            numbers = Ridge().fit(inside, rows.y[train])
+            return [np.asarray(numbers.predict(part)) for part in outside]
+        model = LogisticRegression(max_iter=1000).fit(inside, rows.y[train])
+    present, made = np.unique(rows.y), list[np.ndarray]()
     for part in outside:
-        chances = np.zeros((len(part), len(np.unique(rows.y))))
-        chances[:, places] = model.predict_proba(part)
-        made.append(chances)
+        made.append(np.zeros((len(part), len(present))))
+        made[-1][:, np.searchsorted(present, model.classes_)] = model.predict_proba(part)
     return made
 
 
-def loss_of(rows: SiteRows, said: np.ndarray, y: np.ndarray) -> float:
+def folds_of(rows: SiteRows, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(training rows, the others) of each fold, with classes as in all rows."""
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    kind = StratifiedKFold if rows.task == "classification" else KFold
+    return list(kind(folds, shuffle=True, random_state=seed).split(rows.raw, rows.y))
+
+
+def out_of_sample(rows: SiteRows, folds: int, seed: int) -> np.ndarray:
+    """[row, class present] chances by models that have not seen the row."""
+    found = np.zeros((len(rows), len(np.unique(rows.y))))
+    for train, held in folds_of(rows, folds, seed):
+        (found[held],) = predicted(rows, train, [rows.raw[held]])
+    return found
+
+
+def _loss_of(rows: SiteRows, answer: np.ndarray, y: np.ndarray) -> float:
     """Log loss, or the mean squared error."""
     if rows.task == "regression":
-        return float(((said - y) ** 2).mean())
-    right = said[np.arange(len(y)), np.searchsorted(np.unique(rows.y), y)]
+        return float(((answer - y) ** 2).mean())
+    right = answer[np.arange(len(y)), np.searchsorted(np.unique(rows.y), y)]
     return float(-np.log(np.maximum(right, 1e-12)).mean())
 
 
-def measure_of(rows: SiteRows) -> str:
-    if rows.task == "regression":
-        return "R²"
-    return "AUC" if len(np.unique(rows.y)) == 2 else "accuracy"
-
-
-def score_of(rows: SiteRows, measure: str, said: np.ndarray, y: np.ndarray) -> float:
+def _score_of(rows: SiteRows, measure: str, answer: np.ndarray, y: np.ndarray) -> float:
     from sklearn.metrics import r2_score, roc_auc_score
 
     if measure == "R²":
-        return float(r2_score(y, said))
+        return float(r2_score(y, answer))
     if measure == "AUC":
-        return float(roc_auc_score(y == rows.y.max(), said[:, 1]))
-    return float((said.argmax(axis=1) == np.searchsorted(np.unique(rows.y), y)).mean())
+        return float(roc_auc_score(y == rows.y.max(), answer[:, 1]))
+    return float((answer.argmax(axis=1) == np.searchsorted(np.unique(rows.y), y)).mean())
 
 
 def resampled(differences: np.ndarray, folds: int) -> Change:
@@ -208,7 +219,6 @@ def resampled(differences: np.ndarray, folds: int) -> Change:
     from scipy.stats import t
 
     many, mean = len(differences), float(differences.mean())
-    half = float(t.ppf((1 + CONFIDENCE) / 2, many - 1)) * math.sqrt(
-        (1 / many + 1 / (folds - 1)) * float(differences.var(ddof=1))
-    )
+    variance = (1 / many + 1 / (folds - 1)) * float(differences.var(ddof=1))
+    half = float(t.ppf((1 + CONFIDENCE) / 2, many - 1)) * math.sqrt(variance)
     return Change(mean, mean - half, mean + half)

@@ -1,36 +1,11 @@
-"""Real data, by name: importing this registers every source in `SOURCES`."""
+"""Real data, by name: importing this registers every source of this folder in `SOURCES`, one file each."""
 
-from coterie.data.sources import (
-    breast_cancer,
-    cifar10,
-    cifar100,
-    diabetes,
-    digits,
-    fashion_mnist,
-    heart_disease,
-    mnist,
-    sites,
-    table,
-    tcga_brca,
-    tiny_imagenet,
-    titanic,
-)
-from coterie.data.sources.base import SOURCES, Source
+import importlib
+import pkgutil
 
-__all__ = [
-    "SOURCES",
-    "Source",
-    "breast_cancer",
-    "cifar10",
-    "cifar100",
-    "diabetes",
-    "digits",
-    "fashion_mnist",
-    "heart_disease",
-    "mnist",
-    "sites",
-    "table",
-    "tcga_brca",
-    "tiny_imagenet",
-    "titanic",
-]
+from coterie.data.sources.base import SOURCES, Natural, Source, natural_of
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["SOURCES", "Natural", "Source", "natural_of"]

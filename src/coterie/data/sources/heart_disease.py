@@ -10,14 +10,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from coterie.data import downloads
-from coterie.data.choices import check_choice
+from coterie.core.checks import check_choice
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
 from coterie.data.intake import Array
 from coterie.data.preparation import Column, coded
-from coterie.data.sources.base import SOURCES
-from coterie.data.tabular import TabularPrepare
+from coterie.data.sources.base import SOURCES, Natural, Published
+from coterie.data.tabular import Absent, TabularPrepare
 
 FOLDERS = ("heart-disease",)
 BASE = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
@@ -43,7 +42,7 @@ NEVER_ZERO = ("trestbps", "chol")
 
 @SOURCES.register("heart-disease")
 @dataclass(frozen=True)
-class HeartDisease:
+class HeartDisease(Published):
     """Patients of four real hospitals, with or without heart disease; split them by `hospital`.
 
     Ill means num > 0: a coronary artery narrowed by half or more. Categories and their values are those of
@@ -63,6 +62,9 @@ class HeartDisease:
     zero_is_missing: bool = True
     """Take a blood pressure or cholesterol of 0 as unknown."""
 
+    files: ClassVar = FILES
+    folders: ClassVar = FOLDERS
+    natural: ClassVar[Natural] = Natural("silos", "logistic", table=True)
     about: ClassVar[str] = "920 patients of 4 hospitals (303, 294, 123, 200), 10 or 13 findings, 2 classes"
     citation: ClassVar[str] = (
         "Janosi, Steinbrunn, Pfisterer, Detrano: Heart Disease. UCI Machine Learning Repository, 1989. "
@@ -76,11 +78,8 @@ class HeartDisease:
     def load(self) -> Dataset:
         table, ill = read_hospitals(self.fetch())
         columns = tuple(c for c in COLUMNS if self.sparse_columns or c not in SPARSE)
-        prepare = TabularPrepare(
-            tuple(map(column_of, columns)),
-            missing=self.missing,
-            absent="mask" if self.missing == "median" else "refuse",
-        )
+        absent: Absent = "mask" if self.missing == "median" else "refuse"
+        prepare = TabularPrepare(tuple(map(column_of, columns)), missing=self.missing, absent=absent)
         known = {column: table[column] for column in columns}
         if self.zero_is_missing:
             known |= {c: np.where(table[c] == 0, np.nan, table[c]) for c in NEVER_ZERO}
@@ -111,12 +110,6 @@ class HeartDisease:
         complete = ~np.any(list(gaps.values()), axis=0)
         notes.append(f"rows without a gap: {_by_hospital(complete, hospital)} of {len(hospital)}")
         return tuple(notes)
-
-    def fetch(self) -> list[Path]:
-        return downloads.obtain(FILES, FOLDERS)
-
-    def at_hand(self) -> bool:
-        return downloads.at_hand(FILES, FOLDERS)
 
 
 def column_of(name: str) -> Column:

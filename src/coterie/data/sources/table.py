@@ -1,4 +1,4 @@
-"""Tables of your own, from files."""
+"""Tables of your own: from files, or held by the sites of a federation, where their rows stay."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 
+from coterie.core.checks import check_choice
 from coterie.core.errors import BadData, BadInput, Several
-from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.missing import check_missing_rule
-from coterie.data.sources.base import SOURCES
+from coterie.data.sources.base import SOURCES, AtHand, Natural
 from coterie.data.tables.texts import number_of
-from coterie.data.tabular import TabularPrepare
+from coterie.data.tabular import Missing, TabularPrepare
 from coterie.data.targets import FRACTIONS, kind_of_numbers, said_of
 
 if TYPE_CHECKING:
     from coterie.data.tables.read import Table
-    from coterie.data.tables.rules import Recipe
+    from coterie.data.tables.recipe import Recipe
 
 
 @SOURCES.register("table")
 @dataclass(frozen=True)
-class TableFile:
+class TableFile(AtHand):
     """Your own tables (CSV, TSV, Excel, Parquet): one file a site, or one with a column that says whose.
 
     A recipe, written by `coterie table inspect` and edited by you, says what is read and how. Without one
@@ -58,13 +57,14 @@ class TableFile:
     event: str = ""
     """The column that says whether the event was seen, no or yes; it makes a survival of a time."""
 
+    natural: ClassVar[Natural] = Natural("silos", "logistic", table=True, by_task=True)
     about: ClassVar[str] = "your own tables: --recipe FILE, or --table.path FILE --table.target COLUMN"
     citation: ClassVar[str] = ""
     licence: ClassVar[str] = "yours"
 
     def __post_init__(self) -> None:
         if self.missing != "auto":
-            check_missing_rule(self.missing)
+            check_choice("rule for missing values", self.missing, get_args(Missing))
         check_choice("scale", self.scale, ("auto", "site", "shared", "constants"))
         check_choice("rule for absent columns", self.absent, ("auto", "flag", "mask", "common", "refuse"))
         check_choice("task", self.task, ("auto", "classification", "regression"))
@@ -75,15 +75,13 @@ class TableFile:
         return (self.path,) if isinstance(self.path, str) else self.path
 
     def load(self) -> Dataset:
-        from coterie.data.tables.gather import gather  # only here: pandas takes a while to import
+        from coterie.data.tables.apply_recipe import gather  # only here: pandas takes a while to import
 
         recipe, read = (self._given(), None) if self.recipe else self._found()
         if not recipe.inputs:
             raise BadData(f"{self._called()}: no input columns are left: leave fewer out")
         rows = gather(recipe, read)
-        prepare = TabularPrepare(
-            recipe.columns, missing=recipe.missing, scale=recipe.scale, absent=recipe.absent
-        )
+        prepare = TabularPrepare(recipe.columns, recipe.missing, recipe.scale, recipe.absent)
         one_file = not self.recipe and len(self.paths) == 1 and not self.site
         silos = "" if one_file else recipe.site or "site"
         columns = dict(rows.columns)
@@ -122,7 +120,7 @@ class TableFile:
 
     def _given(self) -> Recipe:
         """The recipe, with what flags say besides."""
-        from coterie.data.tables.recipe import read_recipe
+        from coterie.data.tables.recipe_file import read_recipe
 
         told = [n for n in ("path", "target", "event", "site", "leave_out") if getattr(self, n)]
         if told or self.task != "auto":
@@ -137,7 +135,7 @@ class TableFile:
         """What inspecting the files proposes, and the files as read; what a person should decide is refused,
         all at once.
         """
-        from coterie.data.tables.looks import inspect
+        from coterie.data.tables.inspect import inspect
 
         if not self.paths or not self.target:
             raise BadInput(
@@ -160,9 +158,18 @@ class TableFile:
         rules = {name: getattr(self, name) for name in ("missing", "scale", "absent")}
         return {name: rule for name, rule in rules.items() if rule != "auto"}
 
-    def fetch(self) -> list[Path]:
-        """Nothing to fetch: the files are where you say."""
-        return []
 
-    def at_hand(self) -> bool:
-        return True
+@SOURCES.register("sites")
+@dataclass(frozen=True)
+class Sites(AtHand):
+    """What the sites of a federation hold; their rows stay with them."""
+
+    natural: ClassVar[Natural] = Natural("silos", "logistic", table=True, by_task=True)
+    about: ClassVar[str] = "what the sites of a federation hold: --net federation"
+    citation: ClassVar[str] = ""
+    licence: ClassVar[str] = "theirs"
+
+    def load(self) -> Dataset:
+        raise BadInput(
+            "data 'sites' is held by sites of a federation: add --net federation, or name other data"
+        )

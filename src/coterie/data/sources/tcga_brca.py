@@ -11,35 +11,28 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from coterie.core.checks import check_choice
 from coterie.core.errors import BadData
-from coterie.data import downloads
-from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
 from coterie.data.intake import Array
 from coterie.data.preparation import Column
-from coterie.data.sources.base import SOURCES
-from coterie.data.survival import signed
+from coterie.data.sources.base import SOURCES, Natural, Published
 from coterie.data.tabular import TabularPrepare
+from coterie.data.targets import signed
 
 FOLDERS = ("tcga-brca",)
 BASE = "https://raw.githubusercontent.com/owkin/FLamby/main/flamby/datasets/fed_tcga_brca/"
-FILES = (
-    PublishedFile(
-        "brca.csv",
-        "sha256:07cb53423f7d579d33cfdbf2cba57b2aee75318b85866c68ce39a75b1f1ba020",
-        f"{BASE}brca.csv",
-    ),
-    PublishedFile(
-        "centers.csv",
-        "sha256:d610df2dae0203ea229c9579747ed3eb8d28e137c5378f55acc6fe6b4632bb1d",
-        f"{BASE}centers.csv",
-    ),
-    PublishedFile(
-        "train_test_split.csv",
-        "sha256:1249c6543a4060ff0fdaf8510fc37017755836db6c9fc5e6af96057c36510990",
-        f"{BASE}dataset_creation_scripts/train_test_split.csv",
-    ),
+FILES = tuple(
+    PublishedFile(place.rpartition("/")[2], f"sha256:{sha256}", BASE + place)
+    for place, sha256 in (
+        ("brca.csv", "07cb53423f7d579d33cfdbf2cba57b2aee75318b85866c68ce39a75b1f1ba020"),
+        ("centers.csv", "d610df2dae0203ea229c9579747ed3eb8d28e137c5378f55acc6fe6b4632bb1d"),
+        (
+            "dataset_creation_scripts/train_test_split.csv",
+            "1249c6543a4060ff0fdaf8510fc37017755836db6c9fc5e6af96057c36510990",
+        ),
+    )
 )
 REGIONS = ("northeast", "south", "west", "midwest", "europe", "canada")
 AGE = "age_at_index"
@@ -49,7 +42,7 @@ SCALES = {"site": "site", "shared": "shared", "none": "constants"}
 
 @SOURCES.register("tcga-brca")
 @dataclass(frozen=True)
-class TcgaBrca:
+class TcgaBrca(Published):
     """Breast cancer patients of six regions, by clinical findings: who dies earlier; a survival.
 
     The clinical table of The Cancer Genome Atlas as FLamby prepared it: age, and 38 findings as 0 or 1.
@@ -63,6 +56,9 @@ class TcgaBrca:
     scale: Literal["site", "shared", "none"] = "site"
     """Age by each client's own mean and deviation (site), by those of all (shared), or in years (none)."""
 
+    files: ClassVar = FILES
+    folders: ClassVar = FOLDERS
+    natural: ClassVar[Natural] = Natural("silos", "linear", table=True)
     about: ClassVar[str] = (
         "1,088 patients of 6 regions (311, 196, 206, 162, 162, 51), 39 findings, days to death or last seen"
     )
@@ -115,12 +111,6 @@ class TcgaBrca:
             notes.append(f"FLamby's fixed test rows: {int((table['fold'] == 'test').sum())} of {len(region)}")
         return tuple(notes)
 
-    def fetch(self) -> list[Path]:
-        return downloads.obtain(FILES, FOLDERS)
-
-    def at_hand(self) -> bool:
-        return downloads.at_hand(FILES, FOLDERS)
-
 
 def read_patients(paths: Sequence[Path]) -> tuple[dict[str, Array], dict[str, int]]:
     """Patients of the six regions by column, with `region` and `fold` (train or test); how many others there
@@ -128,7 +118,8 @@ def read_patients(paths: Sequence[Path]) -> tuple[dict[str, Array], dict[str, in
 
     Both files must agree on whose a patient is: `fold2` has the number of its region.
     """
-    patients, centers, folds = map(read_rows, paths)
+    texts = (path.read_text(encoding="utf-8").splitlines() for path in paths)
+    patients, centers, folds = (list(csv.DictReader(lines)) for lines in texts)
     regions = {row["TSS Code"]: row["Region"].lower() for row in centers}
     known = {row["pid"]: row for row in folds}
     kept, left = list[dict[str, str]](), Counter[str]()
@@ -141,14 +132,9 @@ def read_patients(paths: Sequence[Path]) -> tuple[dict[str, Array], dict[str, in
         if told["fold2"].split("_")[1] != str(REGIONS.index(region)):
             raise BadData(f"{row['pid']} is of {region} in {paths[1]}, and {told['fold2']} in {paths[2]}")
         kept.append({**row, "region": region, "fold": told["fold"]})
-    texts = ("pid", "region", "fold")
+    words = ("pid", "region", "fold")
     columns = {
-        name: np.array([row[name] for row in kept], dtype=object if name in texts else np.float64)
+        name: np.array([row[name] for row in kept], dtype=object if name in words else np.float64)
         for name in kept[0]
     }
     return columns, dict(left)
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))

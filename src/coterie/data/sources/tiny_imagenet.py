@@ -25,8 +25,7 @@ from coterie.data import downloads
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.downloads import PublishedFile
 from coterie.data.intake import Array
-from coterie.data.sources.base import SOURCES
-from coterie.data.sources.images import Normalise
+from coterie.data.sources.base import SOURCES, Natural, Normalise
 
 ARCHIVE = PublishedFile(
     "tiny-imagenet-200.zip",
@@ -51,23 +50,24 @@ class TinyImageNet:
     deviation 0.2770, 0.2691, 0.2821, those of the 100,000 training images.
     """
 
+    natural: ClassVar[Natural] = Natural("dirichlet", "resnet18")
     about: ClassVar[str] = "100,000 + 10,000 photographs, 3 x 64 x 64, 200 classes"
     citation: ClassVar[str] = "Le, Yang: Tiny ImageNet visual recognition challenge. CS 231N, Stanford, 2015"
     licence: ClassVar[str] = "ImageNet's: research and education, not for commerce"
 
     def load(self) -> Dataset:
-        need_pillow()
+        _need_pillow()
         paths = self.fetch()
         with opened(paths[0] if len(paths) == 1 else paths[0].parent) as tree:
             wnids = sorted(tree.lines(CLASSES))
-            train, test = trained(tree, wnids), tested(tree, wnids)
+            train, test = trained(tree, wnids), _tested(tree, wnids)
             found = (len(wnids), len(train), len(test))
             if found != COUNTS:
                 raise BadData(
                     f"{tree.where} has {found[0]} classes with {found[1]} training and {found[2]} validation "
                     f"pictures, not {COUNTS[0]} with {COUNTS[1]} and {COUNTS[2]}: unpack {ARCHIVE.name} again"
                 )
-            names = class_names(wnids, tree.lines(WORDS))
+            names = _class_names(wnids, tree.lines(WORDS))
             (x, grey), (held, grey_held) = tree.pictures(list(train)), tree.pictures(list(test))
         return Dataset(
             name="tiny-imagenet",
@@ -86,16 +86,16 @@ class TinyImageNet:
 
     def fetch(self) -> list[Path]:
         """The archive, or where there is none the three lists of an unpacked folder."""
-        folder = unpacked()
+        folder = _unpacked()
         if folder is None or downloads.at_hand([ARCHIVE], ARCHIVE_FOLDERS):
             return downloads.obtain([ARCHIVE], ARCHIVE_FOLDERS)
         return [folder / name for name in (CLASSES, WORDS, TESTED)]
 
     def at_hand(self) -> bool:
-        return downloads.at_hand([ARCHIVE], ARCHIVE_FOLDERS) or unpacked() is not None
+        return downloads.at_hand([ARCHIVE], ARCHIVE_FOLDERS) or _unpacked() is not None
 
 
-class Tree(NamedTuple):
+class _Tree(NamedTuple):
     """Files by their path below the top folder, on the disk or in an archive."""
 
     where: Path
@@ -116,25 +116,28 @@ class Tree(NamedTuple):
         for i, name in enumerate(names):
             self.need(name)
             try:
-                x[i], plain = decoded(self.read(name))
+                with _need_pillow().open(io.BytesIO(self.read(name))) as picture:
+                    if picture.size != (SIDE, SIDE):
+                        raise ValueError(f"it is {picture.width} x {picture.height}")
+                    x[i] = np.asarray(picture.convert("RGB")).transpose(2, 0, 1)
+                    grey += picture.mode == "L"
             except (OSError, SyntaxError, ValueError, zipfile.BadZipFile) as error:
                 raise BadData(
                     f"{self.where}: {name} is no {SIDE} x {SIDE} picture ({error}): unpack it again"
                 ) from None
-            grey += plain
         return x, grey
 
 
-def unpacked() -> Path | None:
+def _unpacked() -> Path | None:
     places = [root / folder for root in downloads.roots() for folder in UNPACKED_FOLDERS]
     return next((p for p in places if all((p / n).is_file() for n in (CLASSES, WORDS, TESTED))), None)
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Tree]:
+def opened(path: Path) -> Iterator[_Tree]:
     if path.is_dir():
         names = (p.relative_to(path).as_posix() for p in path.rglob("*.*"))
-        yield Tree(path, frozenset(names), lambda name: (path / name).read_bytes())
+        yield _Tree(path, frozenset(names), lambda name: (path / name).read_bytes())
         return
     try:
         archive = zipfile.ZipFile(path)
@@ -142,17 +145,17 @@ def opened(path: Path) -> Iterator[Tree]:
         raise BadData(f"{path} is not a whole zip: delete it, then it is fetched again") from None
     with archive:
         within = {name.partition("/")[2]: name for name in archive.namelist()}
-        yield Tree(path, frozenset(within), lambda name: archive.read(within[name]))
+        yield _Tree(path, frozenset(within), lambda name: archive.read(within[name]))
 
 
-def trained(tree: Tree, wnids: Sequence[str]) -> dict[str, int]:
+def trained(tree: _Tree, wnids: Sequence[str]) -> dict[str, int]:
     """The class of each training picture, one class after the other."""
     number = {wnid: c for c, wnid in enumerate(wnids)}
     found = ((name, TRAINED.fullmatch(name)) for name in sorted(tree.names))
     return {name: number[match[1]] for name, match in found if match and match[1] in number}
 
 
-def tested(tree: Tree, wnids: Sequence[str]) -> dict[str, int]:
+def _tested(tree: _Tree, wnids: Sequence[str]) -> dict[str, int]:
     """The class of each validation picture, in the order of their list: name, class and a box, by tabs."""
     number = {wnid: c for c, wnid in enumerate(wnids)}
     labels = {}
@@ -165,7 +168,7 @@ def tested(tree: Tree, wnids: Sequence[str]) -> dict[str, int]:
     return labels
 
 
-def class_names(wnids: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
+def _class_names(wnids: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
     """The first of each class's synonyms, with its number where several classes have the same."""
     known: Mapping[str, str] = dict(line.split("\t", 1) for line in words if "\t" in line)
     first = [known.get(wnid, wnid).partition(",")[0].strip() for wnid in wnids]
@@ -174,15 +177,7 @@ def class_names(wnids: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def decoded(jpeg: bytes) -> tuple[Array, bool]:
-    """Bytes [channel, height, width] of a picture in colour, and whether it was grey."""
-    with need_pillow().open(io.BytesIO(jpeg)) as picture:
-        if picture.size != (SIDE, SIDE):
-            raise ValueError(f"it is {picture.width} x {picture.height}")
-        return np.asarray(picture.convert("RGB")).transpose(2, 0, 1), picture.mode == "L"
-
-
-def need_pillow() -> Any:
+def _need_pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:

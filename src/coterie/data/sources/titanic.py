@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from coterie.core.checks import check_choice
 from coterie.core.errors import BadData
 from coterie.data import downloads
-from coterie.data.choices import check_choice
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.sources.base import SOURCES
+from coterie.data.sources.base import SOURCES, Natural
 from coterie.data.sources.bundled import inside
 
 OPENML, DOWNLOAD = 40945, "16826755"
@@ -59,6 +59,7 @@ class Titanic:
     minor_if_unknown: Literal["adult", "share"] = "adult"
     """What `minor` is where the age is unknown: adult (0), or the share of unknown ages (0.2009)."""
 
+    natural: ClassVar[Natural] = Natural("age-strict", "logistic", table=True)
     about: ClassVar[str] = "1,309 passengers, 9 features, survived or not; age unknown for 263"
     citation: ClassVar[str] = (
         "Harrell, Cason: Titanic dataset. OpenML 40945, 2017; features of Grimberg: Privacy-preserving and "
@@ -71,7 +72,7 @@ class Titanic:
 
     def load(self) -> Dataset:
         table, origin = read_passengers()
-        x, notes = nine_features(table, self.minor_if_unknown)
+        x, notes = _nine_features(table, self.minor_if_unknown)
         y = table.pop("survived")
         return Dataset(
             name="titanic",
@@ -87,21 +88,24 @@ class Titanic:
     def fetch(self) -> list[Path]:
         """No file if scikit-learn carries it, else what was fetched from OpenML."""
         read_passengers()
-        return [] if trouble_in_wheel() is None else openml_files()
+        return [] if _trouble_in_wheel() is None else _openml_files()
 
     def at_hand(self) -> bool:
-        return trouble_in_wheel() is None or any(DOWNLOAD in str(path) for path in openml_files())
+        return _trouble_in_wheel() is None or any(DOWNLOAD in str(path) for path in _openml_files())
 
 
 def read_passengers() -> tuple[Table, str]:
     """All 14 columns of all passengers, and where they come from."""
-    trouble = trouble_in_wheel()
+    trouble = _trouble_in_wheel()
     if trouble is None:
-        return read_arff(wheel_file()), f"OpenML {OPENML}, from scikit-learn's own test data, checked"
+        return _read_arff(inside(IN_WHEEL)), f"OpenML {OPENML}, from scikit-learn's own test data, checked"
     try:
-        return read_openml(), f"OpenML {OPENML}, fetched because scikit-learn's copy {trouble}"
+        return _read_openml(), f"OpenML {OPENML}, fetched because scikit-learn's copy {trouble}"
     except Exception as error:  # the network, a damaged answer, or whatever else fetch_openml stumbles over
-        _remove_empty(openml_home())
+        home = _openml_home()  # whose folders are made before it is known whether there is something for them
+        for place in (*sorted(home.rglob("*"), reverse=True), home):
+            with suppress(OSError):
+                place.rmdir()
         reason = " ".join(str(error).split())
         raise BadData(
             f"titanic: scikit-learn's copy {trouble}, and OpenML {OPENML} could not be fetched ({reason}): "
@@ -109,50 +113,45 @@ def read_passengers() -> tuple[Table, str]:
         ) from None
 
 
-def wheel_file() -> Path:
-    """Where a scikit-learn wheel has the file."""
-    return inside(IN_WHEEL)
-
-
-def trouble_in_wheel() -> str | None:
+def _trouble_in_wheel() -> str | None:
     """Why scikit-learn's copy cannot be used, if so."""
-    path = wheel_file()
+    path = inside(IN_WHEEL)
     if not path.is_file():
         return f"({path.name}) is absent"
     found = downloads.digest(path, "sha256")
     return None if found == CHECKSUM else f"({path.name}) has {found}, not {CHECKSUM}"
 
 
-def read_arff(path: Path) -> Table:
+def _read_arff(path: Path) -> Table:
     """The table below @data: comma-separated, in double quotes where need be, ? for unknown."""
     text = gzip.decompress(path.read_bytes()).decode("utf-8")
     rows = list(csv.reader(text.partition("@data\n")[2].splitlines()))
     known = ([None if cell == "?" else cell for cell in column] for column in zip(*rows, strict=True))
-    return typed(dict(zip(COLUMNS, known, strict=True)))
+    return _typed(dict(zip(COLUMNS, known, strict=True)))
 
 
-def typed(columns: Mapping[str, Iterable[Any]]) -> Table:
+def _typed(columns: Mapping[str, Iterable[Any]]) -> Table:
     """Whole numbers, numbers with NaN for unknown, and texts with None, as the columns are."""
     kinds = dict.fromkeys(WHOLE, np.int64) | dict.fromkeys(NUMBERS, np.float64)
     return {name: np.array(list(values), dtype=kinds.get(name, object)) for name, values in columns.items()}
 
 
-def read_openml() -> Table:
+def _read_openml() -> Table:
     """The same table from OpenML; scikit-learn checks its sum and keeps it in the data folder."""
     from sklearn.datasets import fetch_openml
 
     options = {"as_frame": True, "parser": "liac-arff", "n_retries": 1, "delay": 0.1}
     with _timeout(downloads.CONNECT_SECONDS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a retry; if that fails too, the error says it
-        frame = fetch_openml(data_id=OPENML, data_home=str(openml_home()), **options).frame
+        frame = fetch_openml(data_id=OPENML, data_home=str(_openml_home()), **options).frame
     if set(frame) != set(COLUMNS) or frame.shape != SHAPE or frame["age"].isna().sum() != UNKNOWN_AGES:
         raise ValueError(
             f"it has {frame.shape[0]} rows and {frame.shape[1]} columns that are not the known ones"
         )
-    return typed({c: frame[c].astype(object).where(frame[c].notna(), None) for c in COLUMNS})
+    return _typed({c: frame[c].astype(object).where(frame[c].notna(), None) for c in COLUMNS})
 
 
-def nine_features(table: Table, minor_if_unknown: str) -> tuple[Array, tuple[str, ...]]:
+def _nine_features(table: Table, minor_if_unknown: str) -> tuple[Array, tuple[str, ...]]:
     """The inputs [passenger, feature], and every step with its counts and constants."""
     age, fare, port = table["age"], table["fare"], table["embarked"]
     no_age, male = np.isnan(age), table["sex"] == "male"
@@ -196,20 +195,13 @@ def _filled_note(column: Array, name: str) -> str:
     return f"{name} ({np.isnan(column).sum()}, by the median {np.nanmedian(column):g})"
 
 
-def openml_home() -> Path:
+def _openml_home() -> Path:
     return downloads.store("titanic")
 
 
-def openml_files() -> list[Path]:
+def _openml_files() -> list[Path]:
     """What scikit-learn has fetched from OpenML: descriptions, and last the table itself."""
-    return [path for path in sorted(openml_home().rglob("*")) if path.is_file()]
-
-
-def _remove_empty(folder: Path) -> None:
-    """fetch_openml makes its folders before it knows whether it has something to put into them."""
-    for place in (*sorted(folder.rglob("*"), reverse=True), folder):
-        with suppress(OSError):
-            place.rmdir()
+    return [path for path in sorted(_openml_home().rglob("*")) if path.is_file()]
 
 
 @contextmanager

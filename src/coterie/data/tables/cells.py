@@ -71,13 +71,11 @@ class Spellings:
         if self._floats is not None:
             return ~np.isnan(self._floats)
         fits = USUAL_NUMBER.fullmatch
-        return np.array(
-            [
-                math.isfinite(c) if isinstance(c, float) else len(c) <= LONGEST and fits(c) is not None
-                for c in self.cells
-            ],
-            dtype=bool,
-        )
+
+        def usual(c: Cell) -> bool:
+            return math.isfinite(c) if isinstance(c, float) else len(c) <= LONGEST and fits(c) is not None
+
+        return np.array([usual(c) for c in self.cells], dtype=bool)
 
     @cached_property
     def _floats(self) -> Array | None:
@@ -102,9 +100,8 @@ class Spellings:
     def groups(self) -> Array:
         """[spelling] whether it has a point that may divide thousands; of usual numbers."""
         fits = GROUP.fullmatch
-        return np.array(
-            [isinstance(c, str) and c[-4:-3] == "." and fits(c) is not None for c in self.cells], dtype=bool
-        )
+        found = (isinstance(c, str) and c[-4:-3] == "." and fits(c) is not None for c in self.cells)
+        return np.fromiter(found, bool, len(self))
 
     def numbers(self, decimal: Decimal = "", thousands: Thousands = "") -> Array:
         """[spelling] by `number_of`, NaN where it is none."""
@@ -114,10 +111,8 @@ class Spellings:
             if easy and self._floats is not None:
                 return self._floats
             usual = self.usual.tolist() if easy else [False] * len(self)
-            read = (
-                float(c) if plainly else number_of(c, decimal, thousands)
-                for c, plainly in zip(self.cells, usual, strict=True)
-            )
+            pairs = zip(self.cells, usual, strict=True)
+            read = (float(c) if plainly else number_of(c, decimal, thousands) for c, plainly in pairs)
             made = np.fromiter((math.nan if v is None else v for v in read), np.float64, len(self))
             self._read[key] = made
         return self._read[key]
@@ -166,7 +161,6 @@ class Column:
 
     @property
     def array(self) -> Array:
-        """[row] cells."""
         return np.asarray(self.spellings.cells[self.codes])
 
     def take(self, rows: Array) -> Column:

@@ -9,34 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from coterie.core.client import EVENTS, Task
 from coterie.data.intake import Array
-from coterie.data.tables.alone import (
+from coterie.data.tables.leak_values import (
     FEWEST,
     MOST_ROWS,
+    MOST_VALUES,
     Goal,
     Score,
+    Text,
     auc,
     class_goal,
-    luck,
-    number_goal,
-    scores,
-)
-from coterie.data.tables.leak_values import (
-    MOST_VALUES,
-    Text,
     common_value,
     counted_values,
     differing,
     filled_for_one_class,
+    luck,
+    number_goal,
     ranges_of_a_number,
+    scores,
     values_of_one_class,
 )
 from coterie.data.tables.texts import loose
+from coterie.show.words import Figure, Saying, said
 
 __all__ = ["Leak", "Target", "alone", "auc", "filled_for_one_class", "known_afterwards", "leak_of", "places"]
 
@@ -46,14 +45,8 @@ AFTERWARDS = {
     "entlassung", "verstorben",
 }  # fmt: skip
 AFTERWARDS_PHRASES = (
-    "length of stay",
-    "follow up",
-    "time to",
-    "days to",
-    "cause of",
-    "final diagnosis",
-    "vital status",
-)
+    "length of stay", "follow up", "time to", "days to", "cause of", "final diagnosis", "vital status",
+)  # fmt: skip
 TOO_WELL = {"AUC": 0.98, "R²": 0.97}
 TOO_WELL_OF_FEW = 0.95  # AUC of a flag or category: a copy of the outcome with a few mistakes
 FEW_VALUES = 3  # of a column that is no category, at most, or as many as there are classes
@@ -86,8 +79,8 @@ class Leak:
     """
 
     column: str
-    how: str
-    thing: str
+    how: Saying
+    thing: Saying
     measure: str
     score: float
     rows: int
@@ -99,8 +92,18 @@ class Leak:
 
     @property
     def says(self) -> str:
-        where = f"{thousands(self.rows)} rows{f' of {self.site}' if self.site else ''}"
-        return f"it {self.how} ({f'{self.figure} on ' if self.measure else ''}{where})"
+        return self.sentence.replace(self.column, "it", 1)
+
+    @property
+    def sentence(self) -> Saying:
+        """The same of the column by its name."""
+        rows = said("check.leaks.rows", n=thousands(self.rows))
+        if self.site:
+            rows = said("check.leaks.rows_of", n=thousands(self.rows), site=self.site)
+        nearly = 0.9995 <= self.score < 1
+        score = said("check.leaks.nearly_all") if nearly else Figure(shown_score(self.score))
+        figure = said("check.leaks.figure", measure=self.measure, score=score) if self.measure else ""
+        return said("check.leaks.tells", column=self.column, how=self.how, figure=figure, rows=rows)
 
 
 def shown_score(score: float) -> str:
@@ -136,7 +139,7 @@ class Target:
         made = list[Goal]()
         if self.labels is not None:
             goal = class_goal(self.labels[rows], self.names, most)
-            made.append(goal if self.numbers is None else replace(goal, things=("the event",)))
+            made.append(goal if self.numbers is None else replace(goal, things=(said("check.leaks.event"),)))
         if self.numbers is not None:
             made.append(number_goal(self.numbers[rows], most))
         if self.numbers is not None and self.labels is not None:
@@ -186,7 +189,11 @@ def places(
     looked at by themselves; of many, the largest. `people` [row] tells who each is about: rows
     that repeat a person, which say no more, are left out.
     """
-    own_rows = np.arange(len(whose)) if people is None else one_row_each(people, target.labels)
+    own_rows = np.arange(len(whose))
+    if people is not None:  # a row each, drawn by chance, and one of each class that a person is of
+        draw, labels = np.random.default_rng(0).permutation(len(people)), target.labels
+        keys = people if labels is None else people * (int(labels.max(initial=0)) + 1) + labels
+        own_rows = np.sort(draw[np.unique(keys[draw], return_index=True)[1]])
     most = 1_000_000 // (max(columns, 1) * max(len(target.names), 1))
     most = min(max(most, 10 * FEWEST), MOST_ROWS)
 
@@ -208,21 +215,12 @@ def by_site(people: Sequence[Array]) -> Array:
     return np.concatenate([mine + begin for mine, begin in zip(people, begins, strict=False)])
 
 
-def one_row_each(people: Array, labels: Array | None) -> Array:
-    """Rows of which no two are about one person, drawn by chance; a person who is of several classes has a
-    row of each, as these are not told by who it is.
-    """
-    draw = np.random.default_rng(0).permutation(len(people))
-    keys = people if labels is None else people * (int(labels.max(initial=0)) + 1) + labels
-    return np.sort(draw[np.unique(keys[draw], return_index=True)[1]])
-
-
-class ColumnScore(NamedTuple):
+class _ColumnScore(NamedTuple):
     """A score, what is too good of it, and which rows it is of, if not all."""
 
     score: Score
     enough: float
-    where: str = ""
+    where: Saying | Literal[""] = ""
 
     @property
     def of(self) -> tuple[str, str, str]:
@@ -231,7 +229,8 @@ class ColumnScore(NamedTuple):
 
     def leak(self, name: str, site: str) -> Leak:
         s = self.score
-        how, thing = f"predicts {s.thing} alone{self.where}", f"{s.thing}{self.where}"
+        how = said("check.leaks.predicts", thing=s.thing, where=self.where)
+        thing = said("list.joined", one=s.thing, other=self.where) if self.where else s.thing
         return Leak(name, how, thing, s.measure, s.value, s.rows, site)
 
 
@@ -259,8 +258,10 @@ def leak_of(
     for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
-            told = [] if x is None or varied is None else column_scores(x, has, varied, place, category, text)
-            leaks += gap_leaks(name, filled, has, place, most)
+            told = (
+                [] if x is None or varied is None else _column_scores(x, has, varied, place, category, text)
+            )
+            leaks += _gap_leaks(name, filled, has, place, most)
             leaks += [
                 t.leak(name, place.site)
                 for t in told
@@ -271,52 +272,54 @@ def leak_of(
                     usual = min(np.fmax(honest.get(t.of, HONEST), t.score.value), MOST_HONEST)
                     honest[t.of] = float(usual)
         if x is not None and not leaks:
-            leaks = [leak for p in group for leak in value_leaks(name, x, has, p, category, text, most)]
+            leaks = [leak for p in group for leak in _value_leaks(name, x, has, p, category, text, most)]
         if leaks:
             return max(leaks, key=lambda leak: (not leak.measure, leak.score, leak.rows))
     return None
 
 
-def column_scores(
+def _column_scores(
     x: Array, has: Array, varied: Array, place: Place, category: bool, text: Text = number_text
-) -> list[ColumnScore]:
+) -> list[_ColumnScore]:
     """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
     or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
     """
     x, has = x[place.rows], has[place.rows]
     many = len(counted_values(x)[0])
     few = category or many <= max(FEW_VALUES, len(place.names))
-    common, told = common_value(x[varied[place.rows]]), list[ColumnScore]()
+    common, told = common_value(x[varied[place.rows]]), list[_ColumnScore]()
     for goal in place.goals:
         enough = TOO_WELL_OF_FEW if few and goal.measure == "AUC" else TOO_WELL[goal.measure]
-        told += [ColumnScore(score, enough) for score in scores(x, goal.within(has), category)]
+        told += [_ColumnScore(score, enough) for score in scores(x, goal.within(has), category)]
         if many <= MOST_VALUES and not (category and goal.measure == "AUC"):
             continue  # without the middle of a few honest steps, the others tell more
-        where = "" if common is None else f" where it is other than {text(common)}"
-        told += [
-            ColumnScore(score, TOO_WELL[goal.measure], where)
-            for score in scores(x, goal.within(has & differing(x, common)), category)
-        ]
+        where: Saying | Literal[""] = ""
+        if common is not None:
+            where = said("check.leaks.other_than", value=text(common))
+        others = scores(x, goal.within(has & differing(x, common)), category)
+        told += [_ColumnScore(score, TOO_WELL[goal.measure], where) for score in others]
     return told
 
 
-def value_leaks(
+def _value_leaks(
     name: str, x: Array, has: Array, place: Place, category: bool, text: Text, most: float
 ) -> list[Leak]:
     """Values that rows of one class hold alone, or that are cuts of a number."""
     here = has[place.rows]
     x, leaks = x[place.rows], list[Leak]()
     if place.labels is not None:
-        for words, label, rows in values_of_one_class(x[here], place.labels[here], category, text, most):
-            how = f"is {words} only where the target is {place.names[label]}"
-            leaks.append(Leak(name, how, "the target", "", 1.0, rows, place.site))
+        alone = values_of_one_class(x[here], place.labels[here], category, text, most)
+        for value, others, label, rows in alone:
+            key = "check.leaks.value_other" if others else "check.leaks.value"
+            how = said(key, value=value, label=place.names[label])
+            leaks.append(Leak(name, how, said("check.leaks.target"), "", 1.0, rows, place.site))
     for goal in (goal.within(here) for goal in place.goals if goal.measure == "R²"):
-        if how := ranges_of_a_number(x, goal, text, most):
-            leaks.append(Leak(name, how, "the target", "", 1.0, len(goal.rows), place.site))
+        if cut := ranges_of_a_number(x, goal, text, most):
+            leaks.append(Leak(name, cut, said("check.leaks.target"), "", 1.0, len(goal.rows), place.site))
     return leaks[:1]
 
 
-def gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -> list[Leak]:
+def _gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -> list[Leak]:
     """Whether it is filled in tells the class, or the event: in rows of one alone it is, or is not; or nearly
     so in all rows.
     """
@@ -325,16 +328,16 @@ def gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -
         return []
     here, y = filled[rows], place.labels[has[place.rows]]
     leaks = list[Leak]()
-    for group, said in ((here, "filled in"), (~here, "empty")):
+    for group, key in ((here, "check.leaks.filled"), (~here, "check.leaks.empty")):
         if (label := filled_for_one_class(group, y, most / 10)) is not None:
-            how = f"is {said} only where the target is {place.names[label]}"
-            leaks.append(Leak(name, how, "the target", "", 1.0, int(group.sum()), place.site))
+            how, thing = said(key, label=place.names[label]), said("check.leaks.target")
+            leaks.append(Leak(name, how, thing, "", 1.0, int(group.sum()), place.site))
     if leaks:
         return leaks[:1]
     goal = place.goals[0].within(has[place.rows])
     for score in scores(filled[place.rows].astype(np.float64), goal):
         if score.value >= GAPS_TOO_WELL and luck(score, HONEST_GAPS) <= most:
-            how = f"tells {score.thing} by whether it is filled in"
+            how = said("check.leaks.gaps", thing=score.thing)
             leaks.append(Leak(name, how, score.thing, score.measure, score.value, score.rows, place.site))
     return leaks
 
@@ -346,5 +349,5 @@ def alone(x: Array, y: Array, classes: int) -> float:
     target = Target(y.astype(int), tuple(map(str, range(classes)))) if classes else Target(numbers=y)
     rows = places(target, np.zeros(len(x), dtype=int), [""], 1).everywhere
     every = np.ones(len(x), dtype=bool)
-    told = column_scores(x, every, every, rows, False)
+    told = _column_scores(x, every, every, rows, False)
     return float(np.fmax.reduce([t.score.value for t in told if not t.where]))

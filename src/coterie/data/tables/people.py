@@ -23,8 +23,8 @@ import numpy as np
 
 from coterie.data.intake import Array
 from coterie.data.tables.cells import Column
-from coterie.data.tables.kinds import Found
 from coterie.data.tables.names import names_age, names_birth, names_measure, names_place, names_sex
+from coterie.data.tables.profile import Profile
 from coterie.data.tables.read import Table
 from coterie.data.tables.texts import same
 
@@ -147,7 +147,7 @@ class Site:
 
     table: Table
     headers: Mapping[str, str]
-    looks: Mapping[str, Found]
+    profiles: Mapping[str, Profile]
     _codes: dict[str, Array] = field(default_factory=dict)
 
     def cells(self, name: str) -> Column:
@@ -156,7 +156,7 @@ class Site:
     def codes(self, name: str) -> Array:
         """[row] a number for each value, -1 where missing."""
         if name not in self._codes:
-            found, seen = self.looks[self.headers[name]], dict[str, int]()
+            found, seen = self.profiles[self.headers[name]], dict[str, int]()
             known = {same(c) for c in found.values}
             made = self.cells(name).each(
                 lambda c: seen.setdefault(text, len(seen)) if (text := same(c)) in known else -1
@@ -172,7 +172,7 @@ class Site:
         return known + [f.widened for f in known if f.slack > 0]
 
     def feature(self, name: str) -> Feature | None:
-        found = self.looks[self.headers[name]]
+        found = self.profiles[self.headers[name]]
         different = found.values.different(FEW_VALUES)
         sex = names_sex(name) and different <= SEX_VALUES
         if names_age(name) and found.kind == "number" and found.numeric:
@@ -198,7 +198,7 @@ class Site:
     def beside(self, name: str) -> Pairs:
         """A row of each value with one of the next, in the order of its numbers or texts."""
         codes = self.codes(name)
-        if self.looks[self.headers[name]].numeric:
+        if self.profiles[self.headers[name]].numeric:
             order = self.numbers(name)
         else:
             order = np.unique(self.cells(name).each(same).astype(str), return_inverse=True)[1]
@@ -208,7 +208,7 @@ class Site:
         return rows[:-1][steps], rows[1:][steps]
 
     def numbers(self, name: str) -> Array:
-        found, cells = self.looks[self.headers[name]], self.cells(name)
+        found, cells = self.profiles[self.headers[name]], self.cells(name)
         read = np.full(len(cells.spellings), np.nan)
         if found.values.spellings is cells.spellings and found.values.usual.all():
             read[found.values.which] = found.read()
@@ -224,8 +224,8 @@ class Site:
 
     def may_tell(self, name: str) -> bool:
         """Whether a column's values could stand for persons: texts or whole numbers, some of them twice."""
-        found = self.looks[self.headers[name]]
-        if found.kind in ("date", "flag", "ordered", "empty", "constant"):
+        found = self.profiles[self.headers[name]]
+        if not found.of.persons:
             return False
         if names_sex(name) or names_birth(name) or names_age(name) or names_place(name):
             return False
@@ -235,7 +235,7 @@ class Site:
         return whole and not measured and 3 <= len(found.values) < found.known
 
 
-def pairs_of(codes: Array) -> Pairs:
+def _pairs_of(codes: Array) -> Pairs:
     """Rows of one value, each with the next one of it."""
     order = np.argsort(codes, kind="stable")
     order = order[codes[order] >= 0]
@@ -303,8 +303,7 @@ class Evidence:
         enough = several and 3 * len(self.steady) >= len(common) and not self.ages_at_chance
         return enough and (fine or self.rows <= MOST_EACH * self.values)
 
-    def told(self) -> str:
-        """In words."""
+    def in_words(self) -> str:
         keeps = sorted(self.steady, key=lambda k: (not k.personal, k.chance))[:3]
         what = ", ".join(
             f"{k.name} ({near}{100 * k.share:.0f} %, by chance {100 * k.chance:.0f} %)"
@@ -324,8 +323,8 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
         if not all(c in here.headers for c in columns):
             continue
         codes = joint([here.codes(c) for c in columns])
-        pairs, beside = pairs_of(codes), here.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
-        kept = kept_at(here, columns, pairs, beside)
+        pairs, beside = _pairs_of(codes), here.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
+        kept = _kept_at(here, columns, pairs, beside)
         alone = Evidence(tuple(columns), 0, 0, 0, tuple(kept))
         if alone.changed and not believed:
             against.append(site)
@@ -334,11 +333,11 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
         values, rows, again = values + len(counts), rows + int(counts.sum()), again + int((counts > 1).sum())
         for k in kept:
             by_name.setdefault((k.name, k.wide), []).append(k)
-    kept_at_all = [added(parts) for parts in by_name.values()]
+    kept_at_all = [_added(parts) for parts in by_name.values()]
     return Evidence(tuple(columns), values, rows, again, tuple(kept_at_all), tuple(against))
 
 
-def kept_at(site: Site, columns: Sequence[str], pairs: Pairs, beside: Pairs) -> list[Kept]:
+def _kept_at(site: Site, columns: Sequence[str], pairs: Pairs, beside: Pairs) -> list[Kept]:
     """What rows of one value of some columns keep in the others; a column that is looked at in two ways is
     taken out of a table once.
     """
@@ -351,7 +350,7 @@ def kept_at(site: Site, columns: Sequence[str], pairs: Pairs, beside: Pairs) -> 
     return found
 
 
-def added(parts: Sequence[Kept]) -> Kept:
+def _added(parts: Sequence[Kept]) -> Kept:
     """What several sites say of a column."""
     pairs = sum(k.pairs for k in parts)
     if not pairs:
@@ -377,12 +376,12 @@ def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> boo
     wanted = {(k.name, k.wide) for k in fine.steady if k.name != coarse}
     for site in sites.values():
         if name in site.headers and coarse in site.headers:
-            one, other = pairs_of(site.codes(coarse))
+            one, other = _pairs_of(site.codes(coarse))
             differ = site.codes(name)[one] != site.codes(name)[other]
             for feature in (f for f in site.features if (f.name, f.wide) in wanted):
                 apart = feature.apart((one[differ], other[differ]))
                 by_name.setdefault(feature.name, []).append(feature.kept(apart, np.empty(0)))
-    kept = [k for parts in by_name.values() if (k := added(parts)).tells]
+    kept = [k for parts in by_name.values() if (k := _added(parts)).tells]
     fixed = [k for k in kept if k.fixed]
     if fixed:
         return all(k.share >= CHANGES for k in fixed)

@@ -10,9 +10,8 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coterie.data.tables.kinds import Found
-from coterie.data.tables.match import Group
-from coterie.data.tables.merged import Merged
+from coterie.data.kinds import KINDS
+from coterie.data.tables.draft import Draft
 from coterie.data.tables.names import (
     PERSONAL,
     names_age,
@@ -32,17 +31,16 @@ from coterie.data.tables.people import (
     evidence_of,
     joins_persons,
 )
+from coterie.data.tables.profile import Profile
 from coterie.data.tables.read import Table
 from coterie.data.tables.texts import same, some
 
 FEW_EACH = 0.2  # identifiers to a row, at least: with fewer it tells wards or doctors, not patients
 MOST_PARTS = 8  # columns that are tried in pairs
 
-Pairs = Sequence[tuple[Group, Merged]]
-
 
 @dataclass(frozen=True, eq=False)
-class Proposal:
+class _Proposal:
     """Columns that tell persons; `by_name` where the name says so and nobody has to be asked."""
 
     evidence: Evidence
@@ -54,65 +52,67 @@ class Proposal:
 
 
 def find_people(
-    pairs: Pairs,
-    looks: Mapping[str, Mapping[str, Found]],
+    drafts: Sequence[Draft],
+    profiles: Mapping[str, Mapping[str, Profile]],
     tables: Mapping[str, Table],
     goals: Collection[str],
 ) -> tuple[str, ...]:
     """The columns for `patient`; they are no inputs, and what is not certain is asked. A goal is never one,
     but persons keep it as they keep other columns.
     """
-    merged = {g.name: m for g, m in pairs if g.name not in goals}
-    headers = {s: {g.name: g.headers[s] for g, _ in pairs if s in g.headers} for s in tables}
-    sites = {s: Site(t, headers[s], looks[s]) for s, t in tables.items()}
-    found = ordered(proposals(merged, sites), sites)
+    draft = {d.name: d for d in drafts if d.name not in goals}
+    headers = {s: {d.name: d.group.headers[s] for d in drafts if s in d.group.headers} for s in tables}
+    sites = {s: Site(t, headers[s], profiles[s]) for s, t in tables.items()}
+    found = _ordered(proposals(draft, sites), sites)
     having = {s: [p for p in found if set(p.columns) <= here.headers.keys()] for s, here in sites.items()}
     people = [p for p in found if any(mine[:1] == [p] for mine in having.values())]
     for proposal in people:
-        propose(proposal, merged, sites)
+        propose(proposal, draft, sites)
         others = [s for s, mine in having.items() if proposal in mine[1:]]
         for site, name in itertools.product({*others, *proposal.evidence.against}, proposal.columns):
-            absent_at(merged[name], site)
+            rule = draft[name].rule  # not looked at where it tells something else
+            at = {**rule.at, site: replace(rule.here(site), absent=True)}
+            draft[name].rule = replace(rule, at=at)
     for proposal in found:
         if proposal not in people and people and not proposal.by_name:
-            leave_out_finer(proposal, people[0], merged, sites)
+            _leave_out_finer(proposal, people[0], draft, sites)
     whole = [p.columns[0] for p in people if len(p.columns) == 1]
-    for name, m in merged.items():
+    for name, m in draft.items():
         if name in whole or m.kind == "identifier":
-            ask_several(name, m, sites)
-    return tuple(n for n in merged if any(n in p.columns for p in people))
+            count, where = _at_several(name, sites)
+            if count:  # the same person at two sites would be trained on at one and tested on at the other
+                m.asks.append(
+                    f"{count} of them stand at several sites ({some(where)}), and agree in what persons "
+                    "keep: are they the same persons? Rows of one are kept together within a site only"
+                )
+    return tuple(n for n in draft if any(n in p.columns for p in people))
 
 
-def proposals(merged: Mapping[str, Merged], sites: Mapping[str, Site]) -> list[Proposal]:
+def proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_Proposal]:
     """All columns that tell persons, by name or by structure; pairs of columns where no single one does."""
     found = []
-    for name, m in merged.items():
+    for name, m in draft.items():
         if not any(name in s.headers and s.may_tell(name) for s in sites.values()):
             continue
         evidence = evidence_of([name], sites, names_person(name))
         said = m.kind == "identifier" and not words_in(name) & PERSONAL
         often = evidence.values >= FEW_EACH * evidence.rows and not evidence.changed and not evidence.against
         if said and evidence.again and (names_person(name) or (often and not evidence.speaks)):
-            found.append(Proposal(evidence, True))
+            found.append(_Proposal(evidence, True))
         elif evidence.speaks and evidence.again:
-            found.append(Proposal(evidence, False))
-    return found or joined_proposals(merged, sites)
-
-
-def joined_proposals(merged: Mapping[str, Merged], sites: Mapping[str, Site]) -> list[Proposal]:
-    """Two columns that tell persons together: a family and a number in it, a surname and a date of birth."""
-    parts = [n for n in merged if names_birth(n) or part_of_name(n)][:MOST_PARTS]
+            found.append(_Proposal(evidence, False))
+    if found:
+        return found
+    # two that tell persons together: a family and a number in it, a surname and a date of birth
+    known = {"family", "member", "household", "familie", "famille", "haushalt", *PERSONAL}
+    tests = names_birth, names_identifier, names_numbering
+    parts = [n for n in draft if any(test(n) for test in tests) or words_in(n) & known][:MOST_PARTS]
     tried = (evidence_of(pair, sites) for pair in itertools.combinations(parts, 2))
     fits = (e for e in tried if e.speaks and e.again and any(k.personal for k in e.steady))
-    return [Proposal(evidence, False) for evidence in fits][:1]
+    return [_Proposal(evidence, False) for evidence in fits][:1]
 
 
-def part_of_name(name: str) -> bool:
-    known = {"family", "member", "household", "familie", "famille", "haushalt", *PERSONAL}
-    return names_identifier(name) or names_numbering(name) or bool(words_in(name) & known)
-
-
-def ordered(found: Sequence[Proposal], sites: Mapping[str, Site]) -> list[Proposal]:
+def _ordered(found: Sequence[_Proposal], sites: Mapping[str, Site]) -> list[_Proposal]:
     """The best first: what names say; then, from fine to coarse, the last that still keeps persons apart: a
     person has several visits, but a height several persons.
     """
@@ -125,9 +125,9 @@ def ordered(found: Sequence[Proposal], sites: Mapping[str, Site]) -> list[Propos
     return [*named, *best, *(p for p in others if p not in best)]
 
 
-def propose(proposal: Proposal, merged: Mapping[str, Merged], sites: Mapping[str, Site]) -> None:
+def propose(proposal: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> None:
     evidence, columns = proposal.evidence, proposal.columns
-    first = merged[columns[0]]
+    first = draft[columns[0]]
     if proposal.by_name:
         first.says.append(
             f"{evidence.again} of {evidence.values} stand in several rows: rows of one are all for training "
@@ -139,28 +139,18 @@ def propose(proposal: Proposal, merged: Mapping[str, Merged], sites: Mapping[str
         together = f"with {columns[1]!r} " if len(columns) > 1 else ""
         words = ", ".join(f'"{c}"' for c in columns)
         first.asks.append(
-            f"does it {together}tell who a row is about? {evidence.told()}. Proposed: patient = [{words}], "
-            f"no input; if not, take it out of patient and write use = {back(first)}"
+            f"does it {together}tell who a row is about? {evidence.in_words()}. Proposed: "
+            f"patient = [{words}], no input; if not, take it out of patient and write use = {back(first)}"
         )
     for name in columns:
-        m = merged[name]
+        m = draft[name]
         m.kind = "identifier" if proposal.by_name else "person"
         if not proposal.by_name:
-            why = f"person: {evidence.told()}"
+            why = f"person: {evidence.in_words()}"
             m.rule = replace(m.rule, use="leave-out", why=(why, "left out: it tells who a row is"))
 
 
-def ask_several(name: str, merged: Merged, sites: Mapping[str, Site]) -> None:
-    """The same person at two sites would be trained on at one and tested on at the other."""
-    count, where = at_several(name, sites)
-    if count:
-        merged.asks.append(
-            f"{count} of them stand at several sites ({some(where)}), and agree in what persons keep: are "
-            "they the same persons? Rows of one are kept together within a site only"
-        )
-
-
-def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
+def _at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
     """How many values stand at several sites, and at which, if they are of one person there by all that
     persons keep; numbers from 1 on are at every site, of others.
     """
@@ -180,39 +170,31 @@ def at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]:
     return (len(shared), sorted(where)) if one_person else (0, [])
 
 
-def back(merged: Merged) -> str:
+def back(draft: Draft) -> str:
     """What a column is used as again."""
-    return '"number"' if merged.numeric else '"category", with values'
+    return '"number"' if draft.pooled.numeric else '"category", with values'
 
 
-def absent_at(merged: Merged, site: str) -> None:
-    """A column that tells persons elsewhere is not looked at where it tells something else."""
-    here = replace(merged.rule.here(site), absent=True)
-    merged.rule = replace(merged.rule, at={**merged.rule.at, site: here})
-
-
-def leave_out_finer(
-    proposal: Proposal, person: Proposal, merged: Mapping[str, Merged], sites: Mapping[str, Site]
+def _leave_out_finer(
+    proposal: _Proposal, person: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str, Site]
 ) -> None:
     """A column of which a person has several values, as of visits; one that a person keeps is an input."""
     (name, *more), (who, *_) = proposal.columns, person.columns
-    m = merged[name]
+    m = draft[name]
     if more or not m.rule.read or determines(who, name, sites):
         return
     m.asks.append(
-        f"does it tell visits or cases? {proposal.evidence.told()}, and each is of one {who!r} only. It is "
-        f"left out; to use it, write use = {back(m)}"
+        f"does it tell visits or cases? {proposal.evidence.in_words()}, and each is of one {who!r} only. "
+        f"It is left out; to use it, write use = {back(m)}"
     )
     m.kind, m.rule = "identifier", replace(m.rule, use="leave-out")
 
 
-def say_left_out(pairs: Pairs) -> None:
+def say_left_out(drafts: Sequence[Draft]) -> None:
     """Nothing is left out without a word: why, and how to get it back."""
-    for _, m in pairs:
+    for m in drafts:
         told = any("write use =" in ask for ask in m.asks)
-        if m.kind in KIND_WORDS and not m.rule.read and not told:
+        noun = KINDS[m.kind].noun if m.kind in KINDS else ""  # "likely leak" and "person" are no kinds
+        if noun and not m.rule.read and not told:
             why = m.rule.why[0].partition(": ")[2]
-            m.says.append(f"left out as {KIND_WORDS[m.kind]} ({why}); to use it, write use = {back(m)}")
-
-
-KIND_WORDS = {"identifier": "an identifier", "text": "free text", "code": "a code"}
+            m.says.append(f"left out as {noun} ({why}); to use it, write use = {back(m)}")

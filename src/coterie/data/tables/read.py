@@ -6,11 +6,11 @@ and does not tell in which line of the file a row stands; at once where nothing 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
 import zipfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,10 +22,9 @@ import numpy as np
 from coterie.core.errors import BadData, BadInput, Several
 from coterie.data.intake import Array
 from coterie.data.tables.cells import Column, Spellings
-from coterie.data.tables.encodings import decoded, likely_separator
-from coterie.data.tables.plain_csv import plain_text, trimmed_column
+from coterie.data.tables.names import name_and_unit
+from coterie.data.tables.plain_csv import decoded, likely_separator, plain_text, trimmed_column
 from coterie.data.tables.texts import Cell, plain, some, trimmed
-from coterie.data.tables.units import name_and_unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,25 +80,23 @@ def read_table(
     if isinstance(source, Table):
         return source
     if not isinstance(source, str | Path):
-        return table_of_frame(source, "table", "row")
+        return _table_of_frame(source, "table", "row")
     path = Path(source)
     content = content_of(path)
     ending = path.suffix.lower()
     if ending in EXCEL:
-        return read_excel(path, content)
+        return _read_excel(path, content)
     if ending in PARQUET:
-        return read_parquet(path, content)
+        return _read_parquet(path, content)
     if ending in ARCHIVES:
-        wrong = (
-            "" if content[:2] in (b"PK", b"\x1f\x8b", b"BZ", b"\xfd7", b"7z") else " and not even an archive"
-        )
+        packed = content[:2] in (b"PK", b"\x1f\x8b", b"BZ", b"\xfd7", b"7z")
+        wrong = "" if packed else " and not even an archive"
         raise BadData(f"{path} is no table{wrong}: unpack it, and give the CSV file that is in it")
     if ending == ".xls":
         raise BadData(f"{path} is in the Excel format of before 2007: save it as .xlsx or as CSV")
     if content[:2] == b"PK" or content[:4] == b"PAR1":
-        kind = (
-            "a ZIP archive or an Excel file (.xlsx)" if content[:2] == b"PK" else "a Parquet file (.parquet)"
-        )
+        zipped, parquet = "a ZIP archive or an Excel file (.xlsx)", "a Parquet file (.parquet)"
+        kind = zipped if content[:2] == b"PK" else parquet
         raise BadData(f"{path} is no CSV file but {kind}: give it the ending that it should have")
     return read_csv(str(path), content, "\t" if ending in (".tsv", ".tab") else "", encoding, by_row)
 
@@ -125,51 +122,44 @@ def read_csv(
     del text  # a large file is not held twice
     if (found := plain_text(content, separator)) is None:
         return read_rows(name, content, separator, by_row)
-    headers, troubles = [trimmed(h) for h in found.headers], list[str]()
-    refuse_twins(name, headers, troubles)
-    refuse(troubles)
+    headers = [trimmed(h) for h in found.headers]
+    refuse(_twins_in(name, headers))
     return Table(name, dict(zip(headers, found.columns, strict=True)), found.lines, separator=separator)
 
 
 def read_rows(name: str, content: bytes, separator: str, by_row: bool) -> Table:
     """Row by row, with what is wrong in any."""
-    records = list(records_of(name, content, separator))
+    records = list(_records_of(name, content, separator))
     if not records:
         raise BadData(f"{name} is empty: give a table with a header line and rows")
     (_, header), *rows = records
-    headers = named_headers([trimmed(h) for h in header], [r for _, r in rows])
-    broken = {
-        line: f"{len(cells)} cells, but {len(headers)} columns: "
-        + (
-            f"nothing for column {headers[len(cells)]!r}"
-            if len(cells) < len(headers)
-            else odd_end(cells, headers)
-        )
-        for line, cells in rows
-        if len(cells) != len(headers) and not blank_end(cells, headers)
-    }
+    headers = _named_headers([trimmed(h) for h in header], [r for _, r in rows])
+    wide, broken = len(headers), dict[int, str]()
+    filled = {line: any(cell.strip() for cell in cells) for line, cells in rows}
+    for line, cells in rows:
+        blank_end = len(cells) > wide and not "".join(cells[wide:]).strip()
+        if len(cells) == wide or blank_end or not filled[line]:
+            continue
+        if len(cells) < wide:
+            says = f"nothing for column {headers[len(cells)]!r}"
+        else:
+            says = f"{cells[wide]!r} is in none: quote cells that hold a separator, or mend the row"
+        broken[line] = f"{len(cells)} cells, but {wide} columns: {says}"
     troubles = [] if by_row else [f"{name}, line {line}: {says}" for line, says in broken.items()]
-    refuse_twins(name, headers, troubles)
-    refuse(troubles)
-    blank = [""] * len(headers)
-    last = max((line for line, c in rows if any(cell.strip() for cell in c)), default=0)
+    refuse([*troubles, *_twins_in(name, headers)])
     if by_row:  # blank rows at the end are a spreadsheet's, one in the middle may be missed
-        inside = (line for line, c in rows if line < last and not any(cell.strip() for cell in c))
+        last = max((line for line, has in filled.items() if has), default=0)
+        inside = (line for line, has in filled.items() if line < last and not has)
         broken |= dict.fromkeys(inside, "the row is blank")
-    filled = [
-        (line, blank if line in broken else c)
-        for line, c in rows
-        if line in broken or any(cell.strip() for cell in c)
-    ]
-    if not filled:
-        raise BadData(f"{name}, line 1: a header of {len(headers)} columns, but no rows: add some")
-    columns = {
-        h: trimmed_column(Column.of([cells[i] for _, cells in filled])) for i, h in enumerate(headers) if h
-    }
-    return Table(name, columns, np.array([line for line, _ in filled]), broken=broken, separator=separator)
+    blank = [""] * wide
+    kept = [(n, blank if n in broken else cells) for n, cells in rows if n in broken or filled[n]]
+    if not kept:
+        raise BadData(f"{name}, line 1: a header of {wide} columns, but no rows: add some")
+    columns = {h: trimmed_column(Column.of([c[i] for _, c in kept])) for i, h in enumerate(headers) if h}
+    return Table(name, columns, np.array([line for line, _ in kept]), broken=broken, separator=separator)
 
 
-def records_of(name: str, content: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _records_of(name: str, content: bytes, separator: str) -> Iterator[tuple[int, list[str]]]:
     """(line at which it starts, cells) of each row that is not blank; cells that are alike are one text."""
     lines = io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="")
     reader = csv.reader(lines, delimiter=separator, strict=True)
@@ -188,7 +178,7 @@ def records_of(name: str, content: bytes, separator: str) -> Iterator[tuple[int,
         line = reader.line_num + 1
 
 
-def named_headers(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _named_headers(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Headers without those at the end that are blank, as are their cells; one within gets a number."""
     found = list(header)
     while found and not found[-1] and not any(c.strip() for row in rows for c in row[len(found) - 1 :]):
@@ -196,26 +186,16 @@ def named_headers(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[
     return [h or f"column {i + 1}" for i, h in enumerate(found)]
 
 
-def blank_end(cells: Sequence[str], headers: Sequence[str]) -> bool:
-    """Whether a row is longer by blanks only, or blank all over."""
-    return (not any(c.strip() for c in cells[len(headers) :]) and len(cells) > len(headers)) or not any(
-        c.strip() for c in cells
-    )
-
-
-def odd_end(cells: Sequence[str], headers: Sequence[str]) -> str:
-    return f"{cells[len(headers)]!r} is in none: quote cells that hold a separator, or mend the row"
-
-
-def refuse_twins(name: str, headers: Sequence[str], troubles: list[str]) -> None:
-    counts = Counter(map(plain, headers))
-    for twin, count in counts.items():
-        if count > 1:
-            places = some([str(i + 1) for i, h in enumerate(headers) if plain(h) == twin])
-            troubles.append(
-                f"{name}, line 1: column {twin!r} is there {count} times (columns {places}): "
-                "rename or drop one"
-            )
+def _twins_in(name: str, headers: Sequence[str]) -> list[str]:
+    """A line for each name that several columns have."""
+    places = dict[str, list[str]]()
+    for i, header in enumerate(headers, 1):
+        places.setdefault(plain(header), []).append(str(i))
+    return [
+        f"{name}, line 1: column {twin!r} is there {len(at)} times (columns {some(at)}): rename or drop one"
+        for twin, at in places.items()
+        if len(at) > 1
+    ]
 
 
 def refuse(troubles: Sequence[str]) -> None:
@@ -225,7 +205,21 @@ def refuse(troubles: Sequence[str]) -> None:
         raise Several([*troubles[:MOST_TROUBLES], *([f"and {more} more of the kind"] if more > 0 else [])])
 
 
-def read_excel(path: Path, content: bytes) -> Table:
+@contextlib.contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """What pandas' readers raise, in a line."""
+    try:
+        yield
+    except ImportError:
+        raise BadInput(
+            f"{path}: reading {kind} needs one more package: pip install 'coterie[tables]'"
+        ) from None
+    except Exception as error:  # openpyxl's and pyarrow's own are of many kinds
+        said = " ".join(str(error).split())[:120] or type(error).__name__
+        raise BadData(f"{path} is not a readable {kind} file ({said}): save it again") from None
+
+
+def _read_excel(path: Path, content: bytes) -> Table:
     """The only sheet that has anything in it."""
     import pandas as pd
 
@@ -233,32 +227,23 @@ def read_excel(path: Path, content: bytes) -> Table:
         raise BadData(
             f"{path} is no Excel file, whatever its name says: save it as .xlsx, or name it .csv if it is"
         )
-    try:
-        sheets = pd.read_excel(
-            io.BytesIO(content), None, header=None, dtype=object, engine="openpyxl", na_filter=False
-        )
-    except ImportError:
-        raise BadInput(
-            f"{path}: reading Excel needs one more package: pip install 'coterie[tables]'"
-        ) from None
-    except Exception as error:  # openpyxl's own are of many kinds
-        raise BadData(f"{path} is not a readable Excel file ({first_line(error)}): save it again") from None
+    as_written = {"header": None, "dtype": object, "na_filter": False}
+    with _reading(path, "Excel"):
+        sheets = pd.read_excel(io.BytesIO(content), None, engine="openpyxl", **as_written)
     filled = {name: sheet for name, sheet in sheets.items() if sheet.size}
     if len(filled) > 1:
         raise BadData(
             f"{path} has {len(filled)} sheets with cells ({some(list(filled))}): save each as its own file"
         )
     frame = next(iter(filled.values()), pd.DataFrame())
-    rows = [[cell_of(v) for v in row] for row in frame.itertuples(index=False, name=None)]
+    rows = [[_cell_of(v) for v in row] for row in frame.itertuples(index=False, name=None)]
     texts = [[c if isinstance(c, str) else "x" for c in row] for row in rows]  # whether anything is there
     first = next((i for i, row in enumerate(texts) if any(row)), len(rows))
     if first == len(rows):
         raise BadData(f"{path} is empty: give a sheet with a header line and rows")
     header = [c if isinstance(c, str) else f"{c:g}" for c in rows[first]]
-    headers = named_headers([trimmed(h) for h in header], texts[first + 1 :])
-    troubles = list[str]()
-    refuse_twins(str(path), headers, troubles)
-    refuse(troubles)
+    headers = _named_headers([trimmed(h) for h in header], texts[first + 1 :])
+    refuse(_twins_in(str(path), headers))
     kept = [i for i in range(first + 1, len(rows)) if any(texts[i])]
     if not kept:
         raise BadData(f"{path}, line {first + 1}: a header of {len(headers)} columns, but no rows: add some")
@@ -266,36 +251,28 @@ def read_excel(path: Path, content: bytes) -> Table:
     return Table(str(path), columns, np.array(kept) + 1)
 
 
-def read_parquet(path: Path, content: bytes) -> Table:
+def _read_parquet(path: Path, content: bytes) -> Table:
     import pandas as pd
 
     if content[:4] != b"PAR1":
         raise BadData(f"{path} is no Parquet file, whatever its name says: save it as .parquet again")
-    try:
+    with _reading(path, "Parquet"):
         frame = pd.read_parquet(io.BytesIO(content))
         if any(name is not None for name in frame.index.names):
             frame = frame.reset_index()
-    except ImportError:
-        raise BadInput(
-            f"{path}: reading Parquet needs one more package: pip install 'coterie[tables]'"
-        ) from None
-    except Exception as error:  # pyarrow's own are of many kinds
-        raise BadData(f"{path} is not a readable Parquet file ({first_line(error)}): save it again") from None
-    return table_of_frame(frame, str(path), "row")
+    return _table_of_frame(frame, str(path), "row")
 
 
-def table_of_frame(frame: pd.DataFrame, name: str, row_word: str) -> Table:
+def _table_of_frame(frame: pd.DataFrame, name: str, row_word: str) -> Table:
     headers = [trimmed(str(c)) for c in frame.columns]
-    troubles = list[str]()
-    refuse_twins(name, headers, troubles)
-    refuse(troubles)
+    refuse(_twins_in(name, headers))
     if not len(frame) or not headers:
         raise BadData(f"{name} has {len(headers)} columns and {len(frame)} rows: add some")
-    columns = {h: cells_of(frame.iloc[:, i]) for i, h in enumerate(headers)}
+    columns = {h: _cells_of(frame.iloc[:, i]) for i, h in enumerate(headers)}
     return Table(name, columns, np.arange(1, len(frame) + 1), row_word)
 
 
-def cells_of(column: pd.Series) -> Column:
+def _cells_of(column: pd.Series) -> Column:
     """Numbers stay numbers, whatever is missing is empty, anything else is its text."""
     import pandas as pd
 
@@ -306,10 +283,10 @@ def cells_of(column: pd.Series) -> Column:
         cells: Array = found.astype(object)
         cells[np.isnan(found)] = ""
         return Column(codes.astype(np.int32), Spellings(cells))
-    return Column.of([cell_of(v) for v in column.astype(object)])
+    return Column.of([_cell_of(v) for v in column.astype(object)])
 
 
-def cell_of(value: Any) -> Cell:
+def _cell_of(value: Any) -> Cell:
     import pandas as pd
 
     if isinstance(value, str):
@@ -327,7 +304,3 @@ def cell_of(value: Any) -> Cell:
     if hasattr(value, "isoformat"):
         return str(value.isoformat()).replace("T", " ").removesuffix(" 00:00:00")
     return trimmed(str(value))
-
-
-def first_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__

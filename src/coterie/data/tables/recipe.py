@@ -1,177 +1,323 @@
-"""Recipes in files: commented TOML for a person to edit, read back with all mistakes said at once."""
+"""A recipe: how the tables of some sites are read, as data that a person can edit.
+
+It names the files, the target, and for each column what it is used as. What differs at a site (its name
+there, its unit, its spellings) stands under that site. Nothing is done to a table that is not in its recipe.
+
+A column is used as one of
+number      a number, in its unit
+flag        no or yes: 0 or 1; `values` are its two words, the one for 0 first
+category    one of its `values`
+ordered     one of its `values`, which are steps from the lowest to the highest, as far apart as each other
+date        the time since another date (`since`: a column, or a date such as 2024-01-31), in days or years
+leave-out   not looked at
+
+The target is a column like any other: used as a number it makes a regression, else its values are classes.
+With an `event` it makes a survival: the target is then the time, a number or a date counted from another, and
+the event a flag that says whether it was seen at that time, or the row was only watched until then.
+"""
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-import tomli_w
+from coterie.core.client import Task
+from coterie.core.errors import UnknownName
+from coterie.data.kinds import KINDS, ColumnKind, in_recipes
+from coterie.data.preparation import Column
+from coterie.data.tables.names import conversion
+from coterie.data.tables.texts import Decimal, Thousands, plain, same
+from coterie.data.tabular import Absent, Missing, Scale
 
-from coterie.core.errors import BadInput, Several
-from coterie.data.tables.recipe_reader import Reader
-from coterie.data.tables.rules import HEAD, Here, Recipe, Rule, plain_recipe, rule_table
-from coterie.data.tables.units import conversion
-from coterie.storage.atomic import write_whole
-
-__all__ = [
-    "Here",
-    "Recipe",
-    "Rule",
-    "plain_recipe",
-    "read_recipe",
-    "recipe_of",
-    "recipe_text",
-    "write_recipe",
-]
-
-ABOUT = """\
-# How these tables are read. Edit what is not right: nothing is done that is not written here.
-#
-# use        number, flag (no or yes), category, ordered (steps of equal width), date, leave-out
-# values     what a flag, category or ordered column may hold, in order
-# spellings  other words for a value: { yes = ["y", "1"] }
-# missing    words for a missing value; an empty cell always is one
-# unit       what a number is measured in
-# decimal    "," where numbers are written 1,5; "either" where some are written 1,5 and some 1.5
-# thousands  what divides them: 1,003 is 1003 only with thousands = ",", and is refused without
-# lowest     a number below is refused, as is one above highest
-# center     with scale = "constants", a number becomes (value - center) / spread: what sites agreed on
-# since      what a date is counted from, another column or a date; in = "days" or "years"
-# at.SITE    what differs at a site: name, unit (and factor, offset, if it is not a known one), spellings,
-#            missing, decimal, thousands, dates, absent = true
-# Blanks, case, the order of columns and a byte-order mark do not matter.
-"""
-HEAD_WHY = {
-    "target": "the column to predict: one with values makes classes, a number a regression",
-    "event": "whether the event was seen, a flag: the target is then the time until it, or until last seen",
-    "missing": "median: the site's own training median, or most frequent value; drop: the row; refuse",
-    "scale": "shared: by mean and deviation of all sites' training rows, so that levels stay comparable; "
-    "site: each by its own; constants: by the center and spread of each column below, or as they are",
-    "absent": "a column that a site lacks. flag: the others' mean and an input that says so, the site's own "
-    "intercept; mask: 0; common: left out for all; refuse",
-    "unlabelled": "rows without a target: refuse or drop",
-    "one_class": "a site whose rows are all of one class: allow or refuse",
-}
-
-ENCODING_WHY = (
-    'how files write letters, where not in UTF-8: "cp1252" (Windows, Western Europe), "latin-1", ...; '
-    'of some sites only: { north = "cp1252" }'
-)
-PATIENT_WHY = "who a row is about: rows of one are all for training or all for testing"
+Spellings = Mapping[str, tuple[str, ...]]
+LEFT_OUT = ColumnKind()
+"""What stands for the kind of a column that is not looked at."""
 
 
-def read_recipe(path: str | Path) -> Recipe:
-    path = Path(path)
-    try:
-        text = path.read_text("utf-8-sig")
-        table = tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, OSError) or "null" in str(error):
-            said = getattr(error, "strerror", None) or error
-            raise BadInput(f"cannot read {str(path)!r}: {said}: check the path") from None
-        raise BadInput(f"{path} is not valid TOML: {' '.join(str(error).split())[:200]}") from None
-    recipe = recipe_of(table, str(path))
-    whys = comments_of(text)
-    rules = tuple(replace(r, why=whys.get(r.name, ())) for r in recipe.rules)
-    return replace(recipe, rules=rules, folder=str(path.parent))
+@dataclass(frozen=True)
+class Here:
+    """What differs at one site.
+
+    name        the column's name there
+    unit        its unit there, if another
+    factor      a value there, times this ...
+    offset      ... plus this, is one in the column's own unit
+    spellings   {value: other words for it}, besides those for all
+    missing     words for a missing value, besides those for all
+    decimal     how numbers are written: 1.5 or 1,5, or either
+    thousands   what divides thousands: 1,234 is 1234 only where a comma does
+    dates       how dates are written: %d.%m.%Y
+    absent      the site does not have the column
+    """
+
+    name: str = ""
+    unit: str = ""
+    factor: float | None = None
+    offset: float = 0.0
+    spellings: Spellings = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    decimal: Decimal = ""
+    thousands: Thousands = ""
+    dates: str = ""
+    absent: bool = False
 
 
-def write_recipe(path: str | Path, recipe: Recipe) -> None:
-    write_whole(Path(path), recipe_text(recipe))
+@dataclass(frozen=True)
+class Rule:
+    """A column: what it is used as, and how it is written.
+
+    values      what it may hold, in order; of a flag the word for 0 first
+    codes       the numbers that stand for them; 0, 1, 2, ... unless told
+    lowest      a number below is refused
+    highest     one above, too
+    center      with scale = "constants" a number becomes (value - center) / spread
+    spread
+    since       what a date is counted from: a column's name, or a date
+    counted     in days or years
+    at          what differs, by site
+    why         said in a file's comments, no part of what is done
+    """
+
+    name: str
+    use: str
+    unit: str = ""
+    values: tuple[str, ...] = ()
+    codes: tuple[float, ...] = ()
+    spellings: Spellings = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    decimal: Decimal = ""
+    thousands: Thousands = ""
+    lowest: float | None = None
+    highest: float | None = None
+    center: float = 0.0
+    spread: float = 1.0
+    dates: str = ""
+    since: str = ""
+    counted: Literal["days", "years"] = "days"
+    at: Mapping[str, Here] = field(default_factory=dict)
+    why: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def read(self) -> bool:
+        return self.use != "leave-out"
+
+    def marks(self, site: str) -> tuple[Decimal, Thousands]:
+        """The decimal mark, and what divides thousands; a site that has another of the first has its own of
+        both.
+        """
+        here = self.here(site)
+        return here.decimal or self.decimal, here.thousands or ("" if here.decimal else self.thousands)
+
+    def here(self, site: str) -> Here:
+        return self.at.get(site, Here())
+
+    @property
+    def kind(self) -> ColumnKind:
+        return KINDS.get(self.use, LEFT_OUT)
+
+    def missing_marks(self, site: str) -> set[str]:
+        """Cells that stand for a missing value, as `same` has them."""
+        return {"", *map(same, (*self.missing, *self.here(site).missing))}
+
+    def words(self, site: str) -> dict[str, str]:
+        """{a way of writing: the value}; of a number, other words for it."""
+        words = {same(v): v for v in self.values}
+        for spellings in (self.spellings, self.here(site).spellings):
+            words |= {same(w): value for value, others in spellings.items() for w in others}
+        return words
+
+    def conversion(self, site: str) -> tuple[float, float]:
+        """factor, offset from a site's unit to the column's."""
+        here = self.here(site)
+        if here.factor is not None:
+            return here.factor, here.offset
+        known = conversion(self.name, here.unit, self.unit) if here.unit else None
+        return (known.factor, known.offset) if known else (1.0, here.offset)
+
+    @cached_property
+    def column(self) -> Column:
+        """What it becomes for `TabularPrepare`."""
+        return self.kind.column(self)
 
 
-def recipe_of(table: Mapping[str, Any], where: str = "recipe") -> Recipe:
-    """The inverse of `Recipe.table`; whatever does not belong is refused, all at once."""
-    reader = Reader(where)
-    recipe = reader.recipe(table)
-    if reader.troubles:
-        raise Several(reader.troubles)
-    return recipe
+@dataclass(frozen=True)
+class Recipe:
+    """How tables are read.
+
+    sites        {site: file}, relative to the recipe's own place
+    file         instead of them, one file whose rows are told apart by ...
+    site         ... a column
+    target       the column to predict
+    event        with a time to predict, the column that says whether the event was seen
+    rules        all columns
+    missing      what becomes of missing values: refuse, drop, median
+    scale        how numbers are scaled: site, shared, constants
+    absent       what stands for a column that a site lacks: flag, mask, common, refuse
+    unlabelled   what becomes of rows without a target: refuse, drop
+    one_class    whether a site may have rows of a single class: allow, refuse
+    patient      columns that tell who a row is about: rows of one are all for training or all for testing
+    encodings    {site: how its file writes letters}, of all under ""; UTF-8 where nothing is said
+    folder       where the recipe is, for its files
+    """
+
+    rules: tuple[Rule, ...]
+    target: str = ""
+    sites: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+    site: str = ""
+    missing: Missing = "median"
+    scale: Scale = "shared"
+    absent: Absent = "flag"
+    unlabelled: Literal["refuse", "drop"] = "refuse"
+    one_class: Literal["allow", "refuse"] = "allow"
+    patient: tuple[str, ...] = ()
+    event: str = ""
+    encodings: Mapping[str, str] = field(default_factory=dict)
+    folder: str = field(default="", compare=False)
+
+    @cached_property
+    def inputs(self) -> tuple[Rule, ...]:
+        """The columns that are read as inputs, in order."""
+        return tuple(r for r in self.rules if r.read and r.name not in (self.target, self.event, self.site))
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(r.column for r in self.inputs)
+
+    @cached_property
+    def goal(self) -> Rule:
+        return self.rule(self.target)
+
+    @property
+    def goals(self) -> str:
+        """What is predicted, in words that sites can agree on."""
+        return f"{self.target} until {self.event}" if self.event else self.target
+
+    @cached_property
+    def goal_rules(self) -> tuple[Rule, ...]:
+        """Of the target, and of the event, if there is one."""
+        return (self.goal, self.rule(self.event)) if self.event else (self.goal,)
+
+    @property
+    def task(self) -> Task:
+        if self.event:
+            return "survival"
+        return "classification" if self.classes else "regression"
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes; none for a number or a time, or without a target."""
+        return self.goal.values if self.target and not self.event and self.goal.kind.words else ()
+
+    def encoding(self, site: str = "") -> str:
+        """How a site's file writes letters; empty for UTF-8."""
+        return self.encodings.get(site) or self.encodings.get("", "")
+
+    def rule(self, name: str) -> Rule:
+        for rule in self.rules:
+            if plain(rule.name) == plain(name):
+                return rule
+        raise UnknownName("column of the recipe", name, [r.name for r in self.rules])
+
+    def without(self, name: str) -> Recipe:
+        """With one column left out."""
+        rules = (replace(r, use="leave-out") if r.name == name else r for r in self.rules)
+        return replace(self, rules=tuple(rules))
+
+    def for_site(self, site: str) -> Recipe:
+        """For one site's own use: nothing of files, of what was seen in them, or of other sites."""
+        rules = (
+            replace(r, at={s: here for s, here in r.at.items() if plain(s) == plain(site)}, why=())
+            for r in self.rules
+        )
+        written = self.encoding(next((s for s in self.encodings if plain(s) == plain(site)), ""))
+        encodings = {"": written} if written else {}
+        return replace(self, rules=tuple(rules), sites={}, file="", folder="", encodings=encodings)
+
+    def forgetting(self, names: Collection[str]) -> Recipe:
+        """As if no file had these columns; what tells patients apart, or what the target is counted since, is
+        still read for that.
+        """
+        gone, needed = set(map(plain, names)), {*map(plain, self.patient)}
+        needed |= {plain(r.since) for r in self.goal_rules}
+        kept = (r for r in self.rules if plain(r.name) not in gone - needed)
+        rules = (replace(r, use="leave-out") if plain(r.name) in gone else r for r in kept)
+        return replace(self, rules=tuple(rules))
+
+    def table(self) -> dict[str, Any]:
+        """As TOML and JSON hold it."""
+        files = {key: told for key in ("file", "site") if (told := getattr(self, key))}
+        letters = (
+            self.encodings[""] if set(self.encodings) == {""} else dict(self.encodings)
+        )  # of all, by site
+        head = {k: getattr(self, k) for k in HEAD}
+        return {
+            "target": self.target,
+            **({"event": self.event} if self.event else {}),
+            **head,
+            **({"patient": list(self.patient)} if self.patient else {}),
+            **({"encoding": letters} if self.encodings else {}),
+            **files,
+            **({"sites": dict(self.sites)} if self.sites else {}),
+            "columns": {r.name: rule_table(r) for r in self.rules},
+        }
 
 
-def recipe_text(recipe: Recipe) -> str:
-    """Commented TOML."""
-    table = recipe.table()
-    lines = [ABOUT]
-    for key in ("target", *(["event"] if recipe.event else []), *HEAD):
-        lines += [f"# {line}" for line in wrapped(HEAD_WHY[key])]
-        lines += [f"{key} = {toml(table[key])}", ""]
-    if recipe.patient:
-        lines += [f"# {PATIENT_WHY}", f"patient = {toml(list(recipe.patient))}", ""]
-    if recipe.encodings:
-        lines += [f"# {line}" for line in wrapped(ENCODING_WHY)]
-        lines += [f"encoding = {toml(table['encoding'])}", ""]
-    if recipe.file:
-        lines += ["# one file, whose rows are told apart by a column"]
-        lines += [f"file = {toml(recipe.file)}", ""]
-    if recipe.site:
-        lines += ["# the column that says whose a row is", f"site = {toml(recipe.site)}", ""]
-    if recipe.sites:
-        lines += ["# one file a site, relative to this one", "[sites]"]
-        lines += [f"{key_text(site)} = {toml(file)}" for site, file in recipe.sites.items()] + [""]
-    for rule in recipe.rules:
-        lines += rule_lines(rule)
-    return "\n".join(lines).rstrip() + "\n"
+BLANK_WORDS = ("NA", "N/A", "NaN", "null", "?")  # nobody writes them for anything but a missing value
+HEAD = ("missing", "scale", "absent", "unlabelled", "one_class")
+NO_KEYS = {"at", "why"}
+SPELT = {"counted": "in"}
 
 
-def rule_lines(rule: Rule) -> list[str]:
-    head = f"columns.{key_text(rule.name)}"
-    lines = [f"# {line}" for why in rule.why for line in wrapped(why)] + [f"[{head}]"]
-    table = rule_table(rule)
-    at = table.pop("at", {})
-    lines += [f"{key} = {toml(value)}" for key, value in table.items()]
-    for site, here in at.items():
-        lines += [f"[{head}.at.{key_text(site)}]", *(f"{key} = {toml(value)}" for key, value in here.items())]
-    return [*lines, ""]
+def _keys_of(kind: type[Here] | type[Rule]) -> dict[str, tuple[str, Any]]:
+    """{key as files spell it: (field, its type)}: what a file may say is what the class has."""
+    hints, named = get_type_hints(kind), {"name"} if kind is Rule else set[str]()
+    names = (f.name for f in fields(kind) if f.name not in NO_KEYS | named)
+    return {SPELT.get(name, name): (name, hints[name]) for name in names}
 
 
-def wrapped(text: str, width: int = 100) -> list[str]:
-    lines, line = list[str](), ""
-    for word in text.split():
-        if line and len(line) + len(word) >= width:
-            lines.append(line)
-            line = ""
-        line = f"{line} {word}".strip()
-    return [*lines, line]
+RULE_KEYS, HERE_KEYS = _keys_of(Rule), _keys_of(Here)
 
 
-def toml(value: Any) -> str:
-    """In one line."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key_text(k)} = {toml(v)}" for k, v in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return tomli_w.dumps({"k": value}).strip()[4:]
+def choices_of(key: str, hint: Any) -> tuple[str, ...]:
+    """What stands for a key that has a few words; none for any other."""
+    if key == "use":
+        return in_recipes()
+    return tuple(word for word in get_args(hint) if word) if get_origin(hint) is Literal else ()
 
 
-def key_text(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml(key)
+def plain_recipe(columns: Sequence[Column], classes: Sequence[str] = (), target: str = "") -> Recipe:
+    """For data without a recipe of their own: columns are read by their names, as they are."""
+    rules = list[Rule]()
+    for c in columns:
+        if c.kind == "flag":
+            words = c.values or ("0", "1")
+            spellings = {words[0]: ("0", "no", "false"), words[1]: ("1", "yes", "true")}
+            rules.append(Rule(c.name, "flag", values=words, spellings=spellings, missing=BLANK_WORDS))
+        else:
+            use = "ordered" if c.values and c.scaled else c.kind
+            rules.append(Rule(c.name, use, c.unit, c.values, c.codes, missing=BLANK_WORDS))
+    if target:
+        rules.append(Rule(target, "category" if classes else "number", values=tuple(classes)))
+    return Recipe(tuple(rules), target)
 
 
-def comments_of(text: str) -> dict[str, tuple[str, ...]]:
-    """{column: the comment lines right above it}."""
-    found, above = dict[str, tuple[str, ...]](), list[str]()
-    for line in text.splitlines():
-        if line.startswith("#"):
-            above.append(line.lstrip("#").strip())
-            continue
-        if line.startswith("[columns.") and above:
-            try:
-                (name,) = tomllib.loads(line)["columns"]
-            except (tomllib.TOMLDecodeError, ValueError):
-                name = ""
-            found.setdefault(name, tuple(above))
-        above = []
+def rule_table(rule: Rule) -> dict[str, Any]:
+    """A rule's settings, those left at their default left out."""
+    table = {"use": rule.use, **_settings(rule, Rule(rule.name, rule.use), RULE_KEYS)}
+    if rule.kind.counted:
+        table["in"] = rule.counted
+    if rule.at:
+        table["at"] = {site: _settings(here, Here(), HERE_KEYS) for site, here in rule.at.items()}
+    return table
+
+
+def _settings(own: Any, usual: Any, keys: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for key, (name, _) in keys.items():
+        if (value := getattr(own, name)) != getattr(usual, name):
+            lists = isinstance(value, Mapping) and {k: list(v) for k, v in value.items()}
+            found[key] = lists or (list(value) if isinstance(value, tuple) else value)
     return found
-
-
-def converted_by(rule: Rule, here: Here) -> tuple[float, float]:
-    """factor, offset from a site's unit to the column's."""
-    if here.factor is not None:
-        return here.factor, here.offset
-    known = conversion(rule.name, here.unit, rule.unit) if here.unit else None
-    return (known.factor, known.offset) if known else (1.0, here.offset)

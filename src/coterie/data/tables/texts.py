@@ -54,7 +54,7 @@ def number_of(cell: Cell, decimal: Decimal = "", thousands: Thousands = "") -> f
 
 @functools.lru_cache(MANY)
 def _number_of(text: str, decimal: str, thousands: str) -> float | None:
-    body, found = body_of(text), WRITTEN.fullmatch(ascii_signs(text))
+    body, found = body_of(text), WRITTEN.fullmatch(_ascii_signs(text))
     if body is None or found is None:
         return None
     kinds = [m for m in ".," if m in body]
@@ -77,14 +77,14 @@ def _number_of(text: str, decimal: str, thousands: str) -> float | None:
 @functools.lru_cache(MANY)
 def body_of(text: str) -> str | None:
     """Digits and marks of what may be a number, without blanks and apostrophes between thousands."""
-    text = ascii_signs(text)
+    text = _ascii_signs(text)
     found = WRITTEN.fullmatch(text) if len(text) <= 60 else None
     if found is None or (re.search("[' ]", found[2]) and not SPACED.fullmatch(found[2])):
         return None
     return re.sub("[' ]", "", found[2])
 
 
-def ascii_signs(text: str) -> str:
+def _ascii_signs(text: str) -> str:
     """Minus signs and apostrophes as keyboards have them."""
     return trimmed(text).replace("\u2212", "-").replace("\u2019", "'")
 
@@ -100,7 +100,7 @@ def _same(cell: str) -> str:
     return f"{value:.15g}" if math.isfinite(value) else plain(cell)
 
 
-def shown(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """A cell in a message: not longer than a line has room for."""
     text = f"{cell:.15g}" if isinstance(cell, float) else cell
     return repr(text if len(text) <= 40 else f"{text[:37]}...")

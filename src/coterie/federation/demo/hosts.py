@@ -76,12 +76,6 @@ class Here:
 
     heal = cut
 
-    def lose(self, host: str, percent: float) -> None:
-        self.cut(host)
-
-    def slow(self, host: str, rate: str) -> None:
-        self.cut(host)
-
     def undoing(self) -> list[str]:
         """Shell lines that end what is left of all that ran here, whoever its parent is by now."""
         marked = f"grep -lsz '^{MARK}=.*/{self.mark}' /proc/[0-9]*/environ | cut -d/ -f3"
@@ -114,8 +108,6 @@ class Here:
             self.at_end.now()
         for process in self.running:
             process.reader.join(2)
-            for file in Path("/dev/shm").glob(f"*faketime_s*_{process.pid}"):
-                file.unlink(missing_ok=True)  # of a killed process with a clock that was off
 
 
 def tool(words: Sequence[str], lines: Sequence[str] = ()) -> str:
@@ -159,9 +151,10 @@ class Hosts(Here):
         self.subnet = self._subnet()
         self.here = f"10.77.{self.subnet}.254"
         cables = ["link set here master bridge up"]
-        for i, space in enumerate(self.spaces.values()):
-            cables += [f"link add v{i} type veth peer name eth0 netns {space}"]
-            cables += [f"link set v{i} master bridge up"]
+        for host, space in self.spaces.items():
+            cable = self._cable(host)
+            cables += [f"link add {cable} type veth peer name eth0 netns {space}"]
+            cables += [f"link set {cable} master bridge up"]
         _must(["ip", "-n", self.wires, "-batch", "-"], cables)
         for host, space in self.spaces.items():
             lines = ["link set lo up", f"addr add {self.address(host)}/24 dev eth0", "link set eth0 up"]
@@ -183,14 +176,11 @@ class Hosts(Here):
     def undoing(self) -> list[str]:
         spaces = [shlex.quote(name) for name in (self.wires, *self.spaces.values())]
         # cables first: with a namespace they would go too, but only some time later
-        cables = [f"ip -n {spaces[0]} link del {name}" for name in ("here", *self._cables())]
+        cables = [f"ip -n {spaces[0]} link del {name}" for name in ("here", *map(self._cable, self.names))]
         return [*super().undoing(), *cables, *(f"ip netns del {name}" for name in spaces)]
 
-    def _cables(self) -> list[str]:
-        return [f"v{i}" for i in range(len(self.names))]
-
     def _cable(self, host: str) -> str:
-        return self._cables()[self.names.index(host)]
+        return f"v{self.names.index(host)}"
 
     def cut(self, host: str) -> None:
         """Pulls its cable: what is sent is lost and nobody is told, as long as `heal` has not been called."""
@@ -198,34 +188,6 @@ class Hosts(Here):
 
     def heal(self, host: str) -> None:
         _must(["ip", "-n", self.wires, "link", "set", self._cable(host), "up"])
-
-    def lose(self, host: str, percent: float) -> None:
-        """So many of a hundred packets to it, and as many from it, are dropped by chance; 0 ends that."""
-        wire = ["tc", "-n", self.wires]
-        tool([*wire, "qdisc", "del", "dev", self._cable(host), "clsact"])
-        if percent <= 0:
-            return
-        # a program of the kernel's packet filter: draw a number, drop the packet (2) if it is small; more
-        # kernels have this than have netem
-        small = min(round(percent / 100 * 2**32), 2**32 - 1)
-        program = f"4,32 0 0 {2**32 - 0x1000 + 56},53 1 0 {small},6 0 0 2,6 0 0 {2**32 - 1}"
-        why = tool([*wire, "qdisc", "add", "dev", self._cable(host), "clsact"])
-        for way in ("ingress", "egress"):
-            words = [*wire, "filter", "add", "dev", self._cable(host), way, "bpf", "da", "bytecode", program]
-            why = why or tool(words)
-        if why:
-            self.cannot(f"this kernel cannot drop packets by chance: {why}")
-
-    def slow(self, host: str, rate: str) -> None:
-        """Its cable takes no more than that, say "1mbit", each way; "" ends that."""
-        for space, device in ((self.wires, self._cable(host)), (self.spaces[host], "eth0")):
-            words = ["tc", "-n", space, "qdisc"]
-            if not rate:
-                tool([*words, "del", "dev", device, "root"])
-                continue
-            limit = ["tbf", "rate", rate, "burst", "32kb", "latency", "400ms"]
-            if why := tool([*words, "replace", "dev", device, "root", *limit]):
-                self.cannot(f"this kernel cannot slow a cable down: {why}")
 
 
 def _must(words: Sequence[str], lines: Sequence[str] = ()) -> None:

@@ -19,34 +19,31 @@ from typing import Any
 from safetensors.numpy import load_file
 
 from coterie.core.errors import BadRun, CoterieError, lines_of
-from coterie.federation.demo.left import left_behind, look
-from coterie.federation.demo.running import NotSeen, Running
-from coterie.federation.demo.tables import Study, study
-from coterie.federation.demo.ward import Ward, command, place_for
+from coterie.federation.demo.running import NotSeen, Running, left_behind, look
+from coterie.federation.demo.ward import Study, Ward, command, place_for, study
 from coterie.storage.atomic import write_whole
 
 METHOD, ROUNDS, EPOCHS = "pens", 40, 25  # so many epochs that a round takes a part of a second
-WORK = ["run", "--method", METHOD, "--rounds", str(ROUNDS), "--sgd.epochs", str(EPOCHS), "--engine", "loop"]
-PATIENCE = 12.0  # more than a killed site needs to come back
-SHORT = 5.0  # seconds without a cable that nobody is to notice
-NOTICE = 1.0  # seconds for the run to notice that a site is gone
-LONGEST = 180.0  # seconds until something that must happen has happened
-POINTS = 0.02  # accuracy by which a run may differ in which somebody was away
-TICK = 0.05
+_WORK = ["run", "--method", METHOD, "--rounds", str(ROUNDS), "--sgd.epochs", str(EPOCHS), "--engine", "loop"]
+_PATIENCE = 12.0  # more than a killed site needs to come back
+_SHORT = 5.0  # seconds without a cable that nobody is to notice
+_NOTICE = 1.0  # seconds for the run to notice that a site is gone
+_LONGEST = 180.0  # seconds until something that must happen has happened
+_POINTS = 0.02  # accuracy by which a run may differ in which somebody was away
+_TICK = 0.05
 Say = Callable[[str], None]
 Line = Mapping[str, Any]
 
 
 def rehearse(folder: Path, times: int, say: Say) -> bool:
     """Whether all went as it must, every time."""
-    data = study(say)
-    begun = time.monotonic()
+    data, begun = study(say), time.monotonic()
     undisturbed = alone(folder / "undisturbed", data)
     say(f"the same run without a network, to compare with: {time.monotonic() - begun:.1f} s")
     passed = 0
     for turn in range(1, times + 1):
         begun, before = time.monotonic(), look()
-        wrong = one_pass(folder / f"pass-{turn}", data, undisturbed, bool(turn % 2), say)
+        wrong = _one_pass(folder / f"pass-{turn}", data, undisturbed, bool(turn % 2), say)
         wrong += [f"left behind: {line}" for line in left_behind(before)]
         for line in wrong:
             say(f"  failed: {line}")
@@ -61,37 +58,33 @@ def alone(folder: Path, data: Study) -> list[Line]:
     for site in data.sites:
         write_whole(folder / f"{site}.csv", data.table(site))
     write_whole(folder / "recipe.toml", data.recipe({site: f"{site}.csv" for site in data.sites}))
-    words = [*WORK, "--recipe", str(folder / "recipe.toml"), "--out", str(folder / "run")]
+    words = [*_WORK, "--recipe", str(folder / "recipe.toml"), "--out", str(folder / "run")]
     with place_for(data, folder, hosts=False) as place:
         running = place.run("lead", command(*words), log=folder / "output.log")
-        if code := running.wait(LONGEST):
+        if code := running.wait(_LONGEST):
             raise BadRun(f"the run without a network ended with {code}: see {running.log}")
-    return lines_in(folder / "run")
+    return _lines_in(folder / "run")
 
 
-def one_pass(folder: Path, data: Study, undisturbed: Sequence[Line], long: bool, say: Say) -> list[str]:
+def _one_pass(folder: Path, data: Study, undisturbed: Sequence[Line], long: bool, say: Say) -> list[str]:
     """What was not as it must be; `long` with a cut that outlasts the patience."""
     try:
         with place_for(data, folder, hosts=True) as place:
             ward = Ward(place, folder, data)
             ward.found()
-            mishaps = Mishaps(ward, say)
+            mishaps = _Mishaps(ward, say)
             try:
                 mishaps.all(long)
             except NotSeen as error:
-                return [str(error).partition("\n")[0], *ended(ward)]
+                codes = {party: running.returncode for party, running in ward.processes.items()}
+                gone = [f"{party} has ended with {code}" for party, code in codes.items() if code is not None]
+                return [str(error).partition("\n")[0], *gone]
     except CoterieError as error:
         return lines_of(error)
-    return [*record_faults(lines_in(mishaps.run), undisturbed, say), *model_faults(ward)]
+    return [*record_faults(_lines_in(mishaps.run), undisturbed, say), *_model_faults(ward)]
 
 
-def ended(ward: Ward) -> list[str]:
-    """Who is not there any more, and should be."""
-    codes = {party: running.returncode for party, running in ward.processes.items()}
-    return [f"{party} has ended with {code}" for party, code in codes.items() if code is not None]
-
-
-class Mishaps:
+class _Mishaps:
     """Everything that happens in one pass, each thing as soon as the run has come to some round."""
 
     def __init__(self, ward: Ward, say: Say) -> None:
@@ -105,15 +98,15 @@ class Mishaps:
     def all(self, long: bool) -> None:
         first, second, third, *_ = self.ward.study.sites
         self.ward.start_all()
-        self.say("coordinator and sites are connected")
-        self.drive([*self.ward.led(WORK), "--federation.patience", str(PATIENCE), "--out", str(self.run)])
+        self.say("relay and sites are connected")
+        self.drive([*self.ward.led(_WORK), "--federation.patience", str(_PATIENCE), "--out", str(self.run)])
         self.cut(first)
         self.kill_relay()
         self.kill_driver()
         self.kill_site(second)
         if long:
             self.cut_for_long(third)
-        if code := self.driver.wait(LONGEST):
+        if code := self.driver.wait(_LONGEST):
             raise NotSeen(f"the driver ended with {code}: see {self.driver.log}")
         self.say("the run is over")
 
@@ -126,9 +119,9 @@ class Mishaps:
     def cut(self, site: str) -> None:
         at = self.after(2)
         self.ward.place.cut(site)
-        time.sleep(SHORT)
+        time.sleep(_SHORT)
         self.ward.place.heal(site)
-        self.say(f"round {at}: the cable of {site} was cut for {SHORT:g} s")
+        self.say(f"round {at}: the cable of {site} was cut for {_SHORT:g} s")
 
     def kill_relay(self) -> None:
         at = self.after(4)
@@ -146,7 +139,7 @@ class Mishaps:
     def kill_site(self, site: str) -> None:
         at = self.after(6)
         self.ward.processes[site].kill()
-        time.sleep(NOTICE)
+        time.sleep(_NOTICE)
         with self.standing():
             self.ward.start(site)
             self.ward.ready(site)
@@ -161,7 +154,7 @@ class Mishaps:
             seen = len(relay.lines)
             self.ward.place.heal(site)
             seconds = time.monotonic() - begun
-            relay.wait_for(f"{site} (site) is here", LONGEST, seen)
+            relay.wait_for(f"{site} (site) is here", _LONGEST, seen)
         self.say(f"round {at}: the cable of {site} was cut for {seconds:.1f} s; round {gone} went without it")
         back = self.until(lambda line: line["round"] > gone and not line.get("away"), f"{site} again")
         self.say(f"round {back}: {site} is back")
@@ -179,24 +172,24 @@ class Mishaps:
 
     def after(self, rounds: int) -> int:
         """The round that the run is in, so many after that of now."""
-        now = max((line["round"] for line in lines_in(self.run)), default=0)
+        now = max((line["round"] for line in _lines_in(self.run)), default=0)
         return self.until(lambda line: line["round"] >= now + rounds, f"round {now + rounds}")
 
     def until(self, seen: Callable[[Line], bool], what: str) -> int:
         """The first round whose line in the record is such."""
-        end = time.monotonic() + LONGEST
+        end = time.monotonic() + _LONGEST
         while True:
             over = self.driver.returncode
-            for line in lines_in(self.run):
+            for line in _lines_in(self.run):
                 if seen(line):
                     return int(line["round"])
             if over is not None or time.monotonic() > end:
-                why = f"the driver ended with {over}" if over is not None else f"within {LONGEST:g} s"
+                why = f"the driver ended with {over}" if over is not None else f"within {_LONGEST:g} s"
                 raise NotSeen(f"there was not {what} ({why}): see {self.driver.log}")
-            time.sleep(TICK)
+            time.sleep(_TICK)
 
 
-def lines_in(run: Path) -> list[Line]:
+def _lines_in(run: Path) -> list[Line]:
     """The record of a run, without a line that is just being written."""
     path = run / "metrics.jsonl"
     whole = path.read_text().rpartition("\n")[0].splitlines() if path.exists() else []
@@ -209,18 +202,18 @@ def record_faults(lines: Sequence[Line], undisturbed: Sequence[Line], say: Say) 
         return [f"rounds 0 to {ROUNDS} must be recorded once each: found {rounds}"]
     away = [line["round"] for line in lines if line.get("away")]
     alike = away[0] if away else ROUNDS + 1
-    differ = [r for r in range(alike) if plain(lines[r]) != plain(undisturbed[r])]
+    differ = [r for r in range(alike) if _plain(lines[r]) != _plain(undisturbed[r])]
     wrong = [f"round {differ[0]} differs from the undisturbed run, and nobody was away yet"] if differ else []
     ours, theirs = accuracy(lines[-1]), accuracy(undisturbed[-1])
-    if not abs(ours - theirs) <= POINTS:  # nor if it is no number
-        wrong += [f"accuracy {ours:.3f} is not within {POINTS} of {theirs:.3f}, that of the undisturbed run"]
+    if not abs(ours - theirs) <= _POINTS:  # nor if it is no number
+        wrong += [f"accuracy {ours:.3f} is not within {_POINTS} of {theirs:.3f}, that of the undisturbed run"]
     said = f"somebody was away in rounds {away[0]} to {away[-1]}" if away else "nobody was away"
     same = alike - len(differ)
     say(f"  {said}; {same} rounds equal the undisturbed run; accuracy {ours:.3f}, there {theirs:.3f}")
     return wrong
 
 
-def plain(line: Line) -> dict[str, Any]:
+def _plain(line: Line) -> dict[str, Any]:
     """What both record; some measures need all models in one place."""
     return {key: value for key, value in line.items() if key not in ("away", "measures")}
 
@@ -231,7 +224,7 @@ def accuracy(line: Line) -> float:
     return sum(found) / len(found) if found else math.nan
 
 
-def model_faults(ward: Ward) -> list[str]:
+def _model_faults(ward: Ward) -> list[str]:
     """Every site has its model, of finite numbers."""
     wrong = []
     for site in ward.study.sites:

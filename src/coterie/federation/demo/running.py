@@ -1,6 +1,7 @@
 """Processes that can be watched, frozen and killed, and that end with whoever started them.
 
-All that is started has a mark in its environment, so that it is found even when its parent is gone.
+All that is started has a mark in its environment, so that it is found even when its parent is gone. `look`
+says what is there at one moment, `left_behind` what somebody forgot since.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 MARK = "COTERIE_STARTED_BY"  # in the environment of all that is started here: whose it is
 TAIL = 30  # lines of output that an error shows
@@ -51,13 +53,12 @@ def processes() -> dict[int, Process]:
 def below(pid: int) -> list[Process]:
     """Children, their children and so on, of those that still run."""
     everyone = processes()
-    found, families = [], [pid]
+    found, families = list[Process](), [pid]
     while families:
         parent = families.pop()
-        for process in everyone.values():
-            if process.parent == parent:
-                families.append(process.pid)
-                found.append(process)
+        children = [process for process in everyone.values() if process.parent == parent]
+        families += [process.pid for process in children]
+        found += children
     return [p for p in found if p.state not in "ZX"]
 
 
@@ -156,9 +157,6 @@ class Running:
         state = "running" if self.returncode is None else f"ended with {self.returncode}"
         return "\n".join([f" ({state}); its last lines:", *self.lines[-TAIL:]])
 
-    def children(self) -> list[Process]:
-        return below(self.pid)
-
     def kill(self) -> None:
         """SIGKILL, of this process alone; returns when it is gone."""
         self.process.kill()
@@ -183,3 +181,80 @@ class Running:
 
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
+
+
+# what was there before and after
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was there at one moment, each thing by what it is, with how to call it."""
+
+    folders: tuple[Path, ...]
+    things: Mapping[tuple[Any, ...], str]
+
+
+def look(*folders: Path) -> Seen:
+    """Processes of this process and their listening ports, its namespaces, and files in these folders.
+
+    What other people run on the same machine is not looked at.
+    """
+    if _mark() not in os.environ.get(MARK, ""):  # from now on, a process that leaves its parent is known
+        os.environ[MARK] = os.environ.get(MARK, "") + _mark()
+    things: dict[tuple[Any, ...], str] = {}
+    for process in [p for p in processes().values() if p.pid == os.getpid()] + _ours():
+        if process.pid != os.getpid():
+            things["process", process.pid, process.started] = f"process {process.pid}: {process.command}"
+        for port in _ports(process.pid):
+            text = f"port {port} of process {process.pid}: {process.command}"
+            things["port", process.pid, process.started, port] = text
+    for space in Path("/run/netns").glob(f"cot-{os.getpid()}-*"):
+        things["namespace", space.name] = f"namespace {space.name}"
+    for folder in folders:
+        for path in Path(folder).rglob("*"):
+            if path.is_symlink() or not path.is_dir():
+                things["file", path] = f"file {path}"
+    return Seen(folders, things)
+
+
+def left_behind(before: Seen, seconds: float = 2.0) -> list[str]:
+    """What is there now and was not before; what is just going has so many seconds for it."""
+    until = time.monotonic() + seconds
+    while True:
+        now = look(*before.folders)
+        left = [text for key, text in now.things.items() if key not in before.things]
+        if not left or time.monotonic() > until:
+            return sorted(left)
+        time.sleep(0.02)
+
+
+def _ours() -> list[Process]:
+    """What descends from here, and what says in its environment that it once did."""
+    ours = below(os.getpid())
+    known = {os.getpid(), *(p.pid for p in ours)}
+    for process in processes().values():
+        with contextlib.suppress(OSError):  # it has ended since
+            words = Path(f"/proc/{process.pid}/environ").read_bytes().decode(errors="replace").split("\0")
+            marked = any(word.startswith(f"{MARK}=") and _mark() in word for word in words)
+            ours += [process] if marked and process.pid not in known else []
+    return ours
+
+
+def _mark() -> str:
+    return f"/{os.getpid()}-"
+
+
+def _ports(pid: int) -> set[int]:
+    """TCP ports that a process listens on, in whatever namespace it is."""
+    ports: set[int] = set()
+    with contextlib.suppress(OSError):  # it has ended since
+        links = set()
+        for fd in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                links.add(os.readlink(fd))
+        for table in ("tcp", "tcp6"):
+            for row in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                fields = row.split()
+                if fields[3] == "0A" and f"socket:[{fields[9]}]" in links:
+                    ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports

@@ -9,8 +9,7 @@ from pathlib import Path
 from safetensors.numpy import load_file
 
 from coterie.core.errors import BadRun
-from coterie.federation.demo.tables import Study, study
-from coterie.federation.demo.ward import OUTPUT, Ward, place_for
+from coterie.federation.demo.ward import OUTPUT, Ward, place_for, study
 
 METHODS = ("local", "fedavg", "weight-erosion", "pens")
 PERSONAL = ("local", "weight-erosion", "pens")  # those by which each site has a model of its own
@@ -29,11 +28,11 @@ def demo(folder: Path, hosts: bool, rounds: int, say: Say) -> None:
         say(f"{data.about} (rows: {rows}), in {folder}")
         where = "each in a network namespace of its own" if hosts else "on loopback"
         seconds = ward.start_all()
-        say(f"a coordinator and {len(data.sites)} sites, {where}: all connected after {seconds:.1f} s")
+        say(f"a relay and {len(data.sites)} sites, {where}: all connected after {seconds:.1f} s")
         compare(ward, rounds, say)
-        predict(ward, data.sites[0], say)
+        _predict(ward, data.sites[0], say)
         say("\nwhat was where")
-        for line in inventory(ward):
+        for line in _inventory(ward):
             say(f"  {line}")
         say(f"  {search(ward)}")
     say(f"everything is ended; what it left is in {folder}")
@@ -46,7 +45,7 @@ def compare(ward: Ward, rounds: int, say: Say) -> None:
     ward.show("lead", words)
 
 
-def predict(ward: Ward, site: str, say: Say) -> None:
+def _predict(ward: Ward, site: str, say: Say) -> None:
     """A site's own model is asked about some of its patients, where both are."""
     home = ward.home(site)
     (home / "patients.csv").write_text(ward.study.table(site, slice(PATIENTS), target=False))
@@ -59,7 +58,7 @@ def models(ward: Ward, site: str) -> Path:
     return ward.home(site) / "state" / "models"
 
 
-def inventory(ward: Ward) -> Iterator[str]:
+def _inventory(ward: Ward) -> Iterator[str]:
     """A line for each host: what is on its disk besides its kit."""
     wide = max(map(len, ("coordinator", *ward.study.sites)))
     logs = ", ".join(f for f in ("relay.log", OUTPUT) if (ward.home("coordinator") / f).exists())
@@ -76,26 +75,22 @@ def search(ward: Ward) -> str:
     """Looks for every row and every site's own model where they must not be."""
     files = [p for party in ("coordinator", "lead") for p in ward.home(party).rglob("*") if p.is_file()]
     held = {path: path.read_bytes() for path in files}
-    wanted = [(f"a row of {site}", row) for site in ward.study.sites for row in rows_of(ward.study, site)]
-    weights = [(f"a model of {site}", data) for site in ward.study.sites for data in weights_of(ward, site)]
+    wanted, weights = list[tuple[str, bytes]](), list[tuple[str, bytes]]()
+    for site in ward.study.sites:
+        rows = ward.study.table(site, target=False).splitlines()[1:]
+        wanted += [(f"a row of {site}", row.encode()) for row in rows]
+        weights += [(f"a model of {site}", data) for data in _weights_of(ward, site)]
     for what, data in [*wanted, *weights]:
         for path, content in held.items():
             if data in content:
                 raise BadRun(f"{path} holds {what}: it must not be there; please report it")
     return (
         f"looked for {len(wanted)} rows and {len(weights)} models of sites' own in all {len(files)} files of "
-        "coordinator and lead: none there"
+        "relay and lead: none there"
     )
 
 
-def rows_of(data: Study, site: str) -> list[bytes]:
-    return [line.encode() for line in data.table(site, target=False).splitlines()[1:]]
-
-
-def weights_of(ward: Ward, site: str) -> list[bytes]:
+def _weights_of(ward: Ward, site: str) -> list[bytes]:
     """The largest array of each model that is a site's own, as it is in any file or message."""
-    found = []
-    for method in PERSONAL:
-        arrays = load_file(models(ward, site) / method / "weights.safetensors").values()
-        found.append(max(arrays, key=lambda array: array.size).tobytes())
-    return found
+    files = [models(ward, site) / method / "weights.safetensors" for method in PERSONAL]
+    return [max(load_file(file).values(), key=lambda array: array.size).tobytes() for file in files]

@@ -1,33 +1,136 @@
-"""A coordinator, four sites and somebody who leads, each in a process and a folder of its own.
+"""A relay, four sites and somebody who leads, each in a process and a folder of its own.
 
     folder/coordinator    the relay's kit, and what it says
     folder/sites/NAME     a site's kit, its table and recipe, and what it says
     folder/states/NAME    what that site keeps, its models among it; `state` of its kit leads there
     folder/people/lead    the kit of whoever starts runs, and the runs
 
-Folders of one name stand for the disk of a host: a process reads and writes in its own alone.
+Folders of one name stand for the disk of a host: a process reads and writes in its own alone. The tables are
+of real patients, heart disease of four hospitals; where these are not at hand and there is no network, they
+are scikit-learn's breast cancer, dealt to four.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.core.errors import BadRun, shown
+from coterie.core.errors import BadData, BadRun, shown
+from coterie.core.seeds import Key
+from coterie.data.preparation import Column
+from coterie.data.sources import heart_disease as heart
 from coterie.federation.demo.hosts import Here, Hosts
 from coterie.federation.demo.running import NotSeen, Running
-from coterie.federation.demo.tables import Study
-from coterie.federation.kits import found
-from coterie.federation.state_folders import ROOT
+from coterie.federation.kits.authority import found_federation
+from coterie.federation.site.state_folders import ROOT
+from coterie.storage.atomic import write_whole
 
-UP = 120.0  # seconds that all may take to connect; a few on a machine with nothing else to do
-PORT = 8443
+DEALT = ("north", "south", "east", "west")
+INSTEAD = "heart disease is not at hand and could not be fetched: breast cancer, dealt to four sites, instead"
+_UP = 120.0  # seconds that all may take to connect; a few on a machine with nothing else to do
+_PATIENCE = 5.0  # seconds for a command to end when it is asked to
+_PORT = 8443
 OUTPUT = "output.log"
+
+
+# tables of patients
+
+
+@dataclass(frozen=True)
+class Study:
+    """Rows of text by site, with what their columns are; the last one is to be predicted."""
+
+    about: str
+    columns: tuple[Column, ...]
+    target: str
+    values: tuple[str, str]
+    rows: Mapping[str, Sequence[Sequence[str]]]
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(self.rows)
+
+    def table(self, site: str, rows: slice = slice(None), target: bool = True) -> str:
+        """A site's rows as CSV."""
+        wide, text = len(self.columns) + target, io.StringIO()
+        lines = [[*(c.name for c in self.columns), self.target], *self.rows[site][rows]]
+        csv.writer(text, lineterminator="\n").writerows(line[:wide] for line in lines)
+        return text.getvalue()
+
+    def recipe(self, files: Mapping[str, str]) -> str:
+        """How these sites' files are read, in TOML."""
+        lines = [f'target = "{self.target}"', 'missing = "median"', 'absent = "flag"', "", "[sites]"]
+        lines += [f'{site} = "{file}"' for site, file in files.items()]
+        for column in self.columns:
+            lines += ["", f'[columns."{column.name}"]', f'use = "{column.kind}"']
+            if known := ("0", "1") if column.kind == "flag" else tuple(column.values):
+                lines.append(f"values = {_texts(known)}")
+        lines += ["", f"[columns.{self.target}]", 'use = "flag"', f"values = {_texts(self.values)}"]
+        return "\n".join([*lines, ""])
+
+    def write(self, folder: Path, site: str) -> None:
+        """What a site has before it takes part: its table, and a recipe that reads it."""
+        write_whole(folder / f"{site}.csv", self.table(site))
+        write_whole(folder / "recipe.toml", self.recipe({site: f"{site}.csv"}))
+
+
+def _texts(values: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{value}"' for value in values) + "]"
+
+
+def study(say: Callable[[str], None]) -> Study:
+    source = heart.HeartDisease()
+    try:
+        paths = source.fetch()
+    except BadData:
+        if source.at_hand():  # it is there, but damaged: that can be mended
+            raise
+        say(INSTEAD)
+        return breast_cancer()
+    return heart_disease(paths)
+
+
+def heart_disease(paths: Sequence[Path]) -> Study:
+    table, ill = heart.read_hospitals(paths)
+    columns = [c for c in heart.COLUMNS if c not in heart.SPARSE]
+
+    def text(column: str, value: float) -> str:
+        blank = math.isnan(value) or (value == 0 and column in heart.NEVER_ZERO)
+        return "" if blank else f"{value:g}"
+
+    rows: dict[str, list[list[str]]] = {hospital: [] for hospital in heart.HOSPITALS}
+    for i, hospital in enumerate(table["hospital"]):
+        found = [text(c, table[c][i]) for c in columns]
+        rows[hospital].append([*found, "yes" if ill[i] else "no"])
+    kinds = tuple(map(heart.column_of, columns))
+    return Study("heart disease, four hospitals", kinds, "ill", ("no", "yes"), rows)
+
+
+def breast_cancer() -> Study:
+    from sklearn.datasets import load_breast_cancer
+
+    found = load_breast_cancer()
+    names = [str(name).replace(" ", "_") for name in found.feature_names]
+    order = Key(0).at("dealt").numpy().permutation(len(found.target))
+    rows: dict[str, list[list[str]]] = {site: [] for site in DEALT}
+    for i, row in enumerate(order):
+        values = [f"{value:g}" for value in found.data[row]]
+        rows[DEALT[i % len(DEALT)]].append([*values, str(found.target_names[found.target[row]])])
+    columns = tuple(Column(name, "number") for name in names)
+    classes = (str(found.target_names[0]), str(found.target_names[1]))
+    return Study("breast cancer, dealt to four sites", columns, "diagnosis", classes, rows)
+
+
+# the parties
 
 
 def place_for(study: Study, folder: Path, hosts: bool) -> Here:
@@ -51,8 +154,11 @@ class Ward:
     def found(self) -> None:
         """Kits for all, and a table and a recipe for each site."""
         host = self.place.address("coordinator")
-        port = PORT if isinstance(self.place, Hosts) else free_port(host)
-        found(self.folder, self.study.sites, host=host, port=port, listen=host)
+        port = _PORT
+        if not isinstance(self.place, Hosts):  # any that is free
+            with socket.create_server((host, 0)) as server:
+                port = server.getsockname()[1]
+        found_federation(self.folder, self.study.sites, host=host, port=port, listen=host)
         for site in self.study.sites:
             self.study.write(self.home(site), site)
 
@@ -63,25 +169,21 @@ class Ward:
         return self.folder / party if party == "coordinator" else self.folder / "people" / party
 
     def start(self, party: str) -> Running:
-        """The process of the coordinator or of a site, begun; `ready` waits for it."""
-        home = self.home(party)
-        words = (
-            ("coordinate", home)
-            if party == "coordinator"
-            else ("site", home, "--recipe", home / "recipe.toml")
-        )
-        env = {ROOT: str(self.folder / "states" / party)}
-        running = self.place.run(party, command(*map(str, words)), env, log=home / OUTPUT)
-        self.processes[party] = running
-        return running
+        """The process of the relay or of a site, begun; `ready` waits for it."""
+        home, env = self.home(party), {ROOT: str(self.folder / "states" / party)}
+        words = ["relay", str(home)]
+        if party in self.study.sites:
+            words = ["site", str(home), "--recipe", str(home / "recipe.toml")]
+        self.processes[party] = self.place.run(party, command(*words), env, log=home / OUTPUT)
+        return self.processes[party]
 
-    def ready(self, party: str, seconds: float = UP) -> None:
-        says = "listening on" if party == "coordinator" else "connected; waiting"
+    def ready(self, party: str, seconds: float = _UP) -> None:
+        process = self.processes[party]
+        says = "connected; waiting" if party in self.study.sites else "listening on"
         try:
-            self.processes[party].wait_for(says, seconds)
+            process.wait_for(says, seconds)
         except NotSeen:
-            lines = self.processes[party].lines
-            last = f"; it said {shown(lines[-1])}" if lines else ""
+            last = f"; it said {shown(process.lines[-1])}" if process.lines else ""
             log = self.home(party) / OUTPUT
             raise BadRun(f"{party} did not get ready within {seconds:g} s{last}: see {log}") from None
 
@@ -110,23 +212,12 @@ class Ward:
         try:
             code = process.wait()
         finally:
-            end(process)
+            if process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(_PATIENCE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
         if code:
             raise BadRun(f"coterie {words[0]} on {host} ended with {code}: see */{OUTPUT} in {self.folder}")
-
-
-def end(process: subprocess.Popen[bytes], seconds: float = 5.0) -> None:
-    """Asks, waits, and then does not ask any more."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

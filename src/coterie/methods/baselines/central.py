@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import UnknownName
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, loss_by_reply, true_clusters
 from coterie.core.net import Net, settle, to_own
+from coterie.core.options import check_options, chosen
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -52,12 +52,11 @@ class Central:
 
     local: Trainer = SGD()
     """The work on a pool in a round."""
-    by: By = "all"
+    by: By = chosen("all", By)
     """One pool of all data, or one for each true cluster, if the split made such."""
 
     def __post_init__(self) -> None:
-        if self.by not in get_args(By):
-            raise UnknownName("by", str(self.by), get_args(By))
+        check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         self.groups(roster)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
+from coterie.core.facts import kernel_fact
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, losses_of
@@ -65,7 +66,7 @@ class Local:
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         n, who = len(net.roster), asking(self.requester, net.roster.names)
-        if not getattr(self.local, "forgets", False):
+        if not kernel_fact(self.local, "forgets"):
             replies = net.visit(self.local, state.beliefs, to_own(n)[who], key)
             return State(settle(net, state.beliefs, replies)), by_oneself(n, replies)
         known = torch.full((n,), torch.nan, dtype=torch.float64) if state.solved is None else state.solved

@@ -45,6 +45,7 @@ from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import CIRCLE, METHODS, Info, Models, Reveals, first_of, losses_of
 from coterie.core.net import Distances, Net, Replies
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -111,22 +112,19 @@ class CFL:
     """A cluster may part when its mean update is shorter than this; auto: half of the longest so far."""
     eps2: Bound = "auto"
     """And when the update of some client is longer than this; auto: 0.4 of the longest."""
-    gamma: float = 0.6
+    gamma: float = bounded(0.6, "be at least 0 and below 1", "try 0.6")
     """How far apart halves must be: cosines between them are below 1 - 2 gamma²; 0: however near (γ_max)."""
-    wait: int = 5
+    wait: int = bounded(5, "be at least 0", "try 5")
     """Rounds that a cluster trains before it may part."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         for option in OF_LONGEST:
             value = getattr(self, option)
             if value != "auto" and (isinstance(value, str) or not 0 <= value < math.inf):
                 raise BadInput(f"{option}={value} must be at least 0 and finite: try auto")
-        if not 0 <= self.gamma < 1:
-            raise BadInput(f"gamma={self.gamma} must be at least 0 and below 1: try 0.6")
-        if self.wait < 0:
-            raise BadInput(f"wait={self.wait} must be at least 0: try 5")
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         if self.wait >= key.rounds:
@@ -146,11 +144,11 @@ class CFL:
         if len(replies) == 0:
             return state, self.info(state, replies, torch.zeros(len(state.made), 0), {}, net)
         now = self.parted(state, replies, net, key)
-        shares = within(
+        shares = _within(
             now.of[replies.hosts], net.roster.sizes[replies.hosts], self.weighted, len(now.parents)
         )
         trained = shares.any(dim=1).nonzero().flatten()
-        mixed = net.mix(shares[trained], replies.beliefs, homes(now.of, len(now.parents))[trained])
+        mixed = net.mix(shares[trained], replies.beliefs, _homes(now.of, len(now.parents))[trained])
         new = torch.isin(torch.arange(len(now.parents)), torch.tensor(now.told["parted"], dtype=torch.int64))
         after = State(
             state.beliefs.rows(now.parents).put(trained, mixed),
@@ -279,7 +277,7 @@ def sides(members: Tensor, here: Tensor, half: Tensor, alpha: Tensor) -> Tensor:
     return found
 
 
-def within(of: Tensor, sizes: Tensor, weighted: bool, clusters: int) -> Tensor:
+def _within(of: Tensor, sizes: Tensor, weighted: bool, clusters: int) -> Tensor:
     """p [cluster, reply] from the cluster and the size of each reply; rows add up to 1 or 0."""
     shares = torch.zeros(clusters, len(of), dtype=torch.float64)
     for c in torch.unique(of).tolist():
@@ -287,7 +285,7 @@ def within(of: Tensor, sizes: Tensor, weighted: bool, clusters: int) -> Tensor:
     return shares
 
 
-def homes(of: Tensor, clusters: int) -> Tensor:
+def _homes(of: Tensor, clusters: int) -> Tensor:
     """[cluster] where its model lies: at the coordinator, or with the one client that it has."""
     at = torch.full((clusters,), COORDINATOR)
     for c in range(clusters):

@@ -42,6 +42,7 @@ from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, handed_out, scatter
 from coterie.core.method import loss_by_reply as told_losses
 from coterie.core.net import Net
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -78,20 +79,17 @@ class DataInterpolation:
 
     local: Trainer = SGD()
     """The work of a client in a round; steps=1 makes the sum a step down the gradient of the mixed loss."""
-    lam: float | Literal["auto"] = 0.5
+    lam: float | Literal["auto"] = bounded(0.5, "lie between 0 and 1", "try 0.5 or auto", besides="auto")
     """How much its own rows count, from 0 (as everybody's) to 1 (alone); auto: by validation rows."""
     grid: tuple[float, ...] = (0.0, 0.5, 1.0)
     """With lam=auto, the values to try; each costs as much as one run."""
-    others: int = 2
+    others: int = bounded(2, "be at least 0", "try 2, or 0 for all")
     """How many others train a client's model in a round, drawn anew each time; 0: all of them."""
 
     def __post_init__(self) -> None:
-        if self.lam != "auto" and (isinstance(self.lam, str) or not 0 <= self.lam <= 1):
-            raise BadInput(f"lam={self.lam} must lie between 0 and 1: try 0.5 or auto")
+        check_options(self)
         if len(set(self.grid)) < max(2, len(self.grid)) or not all(0 <= value <= 1 for value in self.grid):
             raise BadInput(f"grid={self.grid} must be two or more different values from 0 to 1: try 0 0.5 1")
-        if self.others < 0:
-            raise BadInput(f"others={self.others} must be at least 0: try 2, or 0 for all")
         if self.local.keeps:
             raise BadInput(
                 "keep=true does not go with data-interpolation, as a client trains models of several: "

@@ -27,10 +27,9 @@ on test rows; here the choice is made on training rows alone.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,6 +40,7 @@ from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import CIRCLE, METHODS, Info, Models, Reveals, first_of, losses_of
 from coterie.core.net import SERVER, Net, Replies, from_server
+from coterie.core.options import bounded, check_options, chosen
 from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -92,27 +92,21 @@ class IFCA:
 
     local: Trainer = SGD()
     """The work of a client in a round; steps=1 with average=gradients is the paper's gradient averaging."""
-    k: int = 2
+    k: int = bounded(2, "be at least 1", "try 2")
     """How many models there are, at most as many as clients."""
-    average: Average = "models"
+    average: Average = chosen("models", Average)
     """Average what clients made of a model, or add up their changes, divided by all clients of the round."""
     weighted: bool = True
     """Weigh clients by their number of training samples (HypCluster), or all alike (IFCA)."""
     shared: tuple[str, ...] = ()
     """Layers that all models have in common, by name, such as 0 or body; averaged over all clients."""
-    spread: float = 0.1
+    spread: float = bounded(0.1, "be above 0 and finite", "try 0.1")
     """How the first models mix what clients made of one start: near 0 of one client each, large all alike."""
-    least: int = 1
+    least: int = bounded(1, "be at least 1", "try 2")
     """A model that fewer clients took stays as it is; with 2, no single client's model is ever passed on."""
 
     def __post_init__(self) -> None:
-        for option in ("k", "least"):
-            if getattr(self, option) < 1:
-                raise BadInput(f"{option}={getattr(self, option)} must be at least 1: try 2")
-        if not 0 < self.spread < math.inf:
-            raise BadInput(f"spread={self.spread} must be above 0 and finite: try 0.1")
-        if self.average not in get_args(Average):
-            raise UnknownName("average", self.average, get_args(Average))
+        check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         if self.k > len(roster):

@@ -86,10 +86,10 @@ class Partial:
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         if state.common.settled:
-            return state, who_learns(state.common, net)
+            return state, _who_learns(state.common, net)
         common = one_more_step(state.common, net, key, apart=True)
         if common.scale is None or common.whole is None or not bool(common.there.any()):
-            return State(common, state.own), who_learns(common, net)
+            return State(common, state.own), _who_learns(common, net)
         tau, level, _, noise = common.learnt.tolist()
         hosts = common.there.nonzero().flatten()
         near = net.deliver(common.beliefs, torch.zeros(len(hosts), dtype=torch.int64), hosts)
@@ -101,7 +101,7 @@ class Partial:
             own = own.put(replies.hosts, replies.beliefs.only(own.names))
             alone = scatter(replies.numbers["alone"], replies.hosts, len(net.roster), empty=0)
             common = replace(common, shares=torch.maximum(common.shares, alone))
-        return State(common, own), who_learns(common, net)
+        return State(common, own), _who_learns(common, net)
 
     def models(self, state: State) -> Models:
         return Models(state.own, torch.arange(len(state.own)), state.common.beliefs)
@@ -110,14 +110,14 @@ class Partial:
         return Reveals(coordinator=True, numbers=("loss", "samples", "share", "alone"))
 
 
-def who_learns(state: Common, net: Net) -> Info:
+def _who_learns(state: Common, net: Net) -> Info:
     """A client has its share from its own rows, and the rest from the common mean."""
     info = of_all(state, net)
     own = torch.where(state.there, state.shares, 0.0)
-    return replace(info, weights=shared_out(info.weights, own, state.there))
+    return replace(info, weights=_shared_out(info.weights, own, state.there))
 
 
-def shared_out(weights: Tensor, own: Tensor, there: Tensor) -> Tensor:
+def _shared_out(weights: Tensor, own: Tensor, there: Tensor) -> Tensor:
     """(1 - s_k) of everybody's weights, and s_k more of one's own; nothing for who was not there."""
     mixed = (1 - own).unsqueeze(1) * weights + torch.diag(own)
     return torch.where(there.unsqueeze(1), mixed, 0.0)

@@ -17,6 +17,7 @@ import torch
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import UnknownName
+from coterie.core.facts import kernel_fact
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
@@ -53,7 +54,7 @@ class Recalibrated:
     @property
     def way(self) -> Any:
         """What makes the model that is put right."""
-        solved = getattr(self.local, "solves", False)
+        solved = kernel_fact(self.local, "solves")
         if self.partner:
             return Local(Ridge() if solved else self.local, self.partner)
         return Pooled() if solved else FedAvg(self.local)
@@ -66,7 +67,7 @@ class Recalibrated:
 
     def state_type(self) -> type:
         """What the way that makes the common model carries on, and each client's own model, at home."""
-        return state_type(get_type_hints(type(self.way).init)["return"])
+        return _state_type(get_type_hints(type(self.way).init)["return"])
 
     def init(self, start: Held, net: Net) -> Any:
         return self.state_type()(self.way.init(start, net), handed_out(start, net))
@@ -99,6 +100,6 @@ class Recalibrated:
 
 
 @functools.cache
-def state_type(kind: type) -> type:
+def _state_type(kind: type) -> type:
     """A frozen dataclass with a state of that kind, so that a checkpoint knows what it reads."""
     return make_dataclass("State", [("common", kind), ("own", Held)], frozen=True, eq=False)

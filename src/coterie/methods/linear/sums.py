@@ -86,26 +86,26 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
         return state
     scale = state.scale
     if scale is None:
-        scale = scale_of_all(net, state.beliefs, key)
+        scale = _scale_of_all(net, state.beliefs, key)
         if scale is None:
             return state
-        state = replace(state, beliefs=at_the_centre(net, state.beliefs, scale))
+        state = replace(state, beliefs=_at_the_centre(net, state.beliefs, scale))
     tau, level, _, noise = state.learnt.tolist()
     work = Curvature(tau if apart else 0.0, level if apart else 0.0, noise, apart)
-    replies, sums = asked(net, work, state.beliefs, key, {SCALE: scale})
+    replies, sums = _asked(net, work, state.beliefs, key, {SCALE: scale})
     if sums is None:
         return replace(state, scale=scale)
     n = len(net.roster)
     rows = int(net.roster.sizes[replies.hosts].sum())
     found = {name: rows * t[0].double() for name, t in net.open(sums).items()}
     found |= {name: found[name] / noise for name in (BEND, SLOPE, CONSTANT)}
-    model, design = net.open(state.beliefs), design_in(net, state.beliefs, scale)
+    model, design = net.open(state.beliefs), _design_in(net, state.beliefs, scale)
     pairs = grid(apart, design.family.intercept)
     best = learnt(Sums(found[BEND], found[SLOPE], found[CONSTANT]), pairs, design.slopes)
     before = design.coefficients(*read_linear({k: t[0] for k, t in model.items()}))
-    mean = best.mean if net.roster.task == "regression" else not_too_far(before, best.mean)
+    mean = best.mean if net.roster.task == "regression" else _not_too_far(before, best.mean)
     after = written_linear({k: t[0] for k, t in model.items()}, *design.weights(mean))
-    left = noise_left(found[REST], rows, len(best.mean)) if net.roster.task == "regression" else 1.0
+    left = _noise_left(found[REST], rows, len(best.mean)) if net.roster.task == "regression" else 1.0
     now = torch.tensor([best.apart, best.level, best.common, left], dtype=torch.float64)
     same = torch.equal(now[:3], state.learnt[:3]) and abs(left - noise) < 1e-3 * noise
     settled = bool(same and (best.mean - before).abs().max() < STILL)
@@ -117,27 +117,27 @@ def one_more_step(state: Common, net: Net, key: Key, apart: bool) -> Common:
     return Common(beliefs, scale, now, shares, losses_of(replies, n), there, settled, whole)
 
 
-def scale_of_all(net: Net, beliefs: Held, key: Key) -> Held | None:
+def _scale_of_all(net: Net, beliefs: Held, key: Key) -> Held | None:
     """Sums of columns and targets, at the coordinator, made in units that sites agree on first."""
-    _, sizes = asked(net, ColumnSums(), beliefs, key.at("sizes"))
+    _, sizes = _asked(net, ColumnSums(), beliefs, key.at("sizes"))
     if sizes is None:
         return None
-    _, sums = asked(net, ColumnSums(), beliefs, key.at("scale"), {UNITS: sizes})
+    _, sums = _asked(net, ColumnSums(), beliefs, key.at("scale"), {UNITS: sizes})
     if sums is None:
         return None
     centre, unit = roughly(net.open(sizes))
     return hold({**net.open(sums), CENTRES: centre, UNITS: unit}, SERVER)
 
 
-def at_the_centre(net: Net, beliefs: Held, scale: Held) -> Held:
+def _at_the_centre(net: Net, beliefs: Held, scale: Held) -> Held:
     """A model that says the mean of all targets, whatever the inputs."""
-    design = design_in(net, beliefs, scale)
+    design = _design_in(net, beliefs, scale)
     like = {name: t[0] for name, t in net.open(beliefs).items()}
     made = written_linear(like, *design.weights(torch.zeros(len(design.slopes), dtype=torch.float64)))
     return hold({name: t.unsqueeze(0) for name, t in made.items()}, SERVER)
 
 
-def not_too_far(before: Tensor, after: Tensor) -> Tensor:
+def _not_too_far(before: Tensor, after: Tensor) -> Tensor:
     """Newton's step, shortened if a coefficient goes further than FURTHEST: where the likelihood is no
     parabola, far steps overshoot.
     """
@@ -145,13 +145,13 @@ def not_too_far(before: Tensor, after: Tensor) -> Tensor:
     return before + move * min(1.0, FURTHEST / max(float(move.abs().max()), 1e-30))
 
 
-def noise_left(rest: Tensor, rows: int, parameters: int) -> float:
+def _noise_left(rest: Tensor, rows: int, parameters: int) -> float:
     """A regression's variance: twice the half squares over the rows that parameters leave free."""
     halves, used = (float(v) for v in rest)
     return max(LEFT, 2 * halves / max(1.0, rows - used - min(parameters, rows / 2)))
 
 
-def asked(
+def _asked(
     net: Net, work: Trainer, beliefs: Held, key: Key, beside: Beside | None = None
 ) -> tuple[Replies, Held | None]:
     """What sites tell of their rows, and the mean over all rows of it, at the coordinator; none if nobody is
@@ -166,7 +166,7 @@ def asked(
     return replies, None
 
 
-def design_in(net: Net, beliefs: Held, scale: Held) -> Design:
+def _design_in(net: Net, beliefs: Held, scale: Held) -> Design:
     """The common scale, without rows, by which coefficients become weights."""
     bias = beliefs.like[linear_names(beliefs.like).bias]
     mean, deviation, centre, unit = scale_of({k: t[0] for k, t in net.open(scale).items()})

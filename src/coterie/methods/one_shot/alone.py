@@ -11,18 +11,20 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
+from coterie.core.facts import called, kernel_fact
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import Reveals, template_of
 from coterie.core.net import Net, Replies, settle, to_own
+from coterie.core.options import bounded, check_options, chosen
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import innermost, numbers_of, reworked
@@ -45,15 +47,15 @@ class Alone:
 
     local: Trainer = SGD()
     """The work of a client in a round; sgd becomes swag, which collects once an epoch."""
-    warm: float = 0.5
+    warm: float = bounded(0.5, "lie from 0 to below 1", "try 0.5")
     """Share of the rounds before collecting begins."""
-    form: Form = "diagonal"
+    form: Form = chosen("diagonal", Form)
     """Covariance of a client's Gaussian: diagonal, low-rank (a diagonal and the last deviations) or full."""
     floor: float = 1e-6
     """Smallest variance of a weight; those below are raised to it. 0 refuses them."""
-    temperature: float = 1.0
+    temperature: float = bounded(1.0, "be above 0 and finite", "try 1, or samples=0")
     """Factor of the Gaussian's covariance: below 1 draws stay closer to its mean."""
-    samples: int = 30
+    samples: int = bounded(30, "be at least 0", "try 30")
     """Draws whose predictions are averaged; 0 predicts with the mean."""
 
     paced: ClassVar[str] = "exchanges models in its last round"
@@ -61,16 +63,9 @@ class Alone:
     small_steps: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.warm < 1:
-            raise BadInput(f"warm={self.warm} must lie from 0 to below 1: try 0.5")
-        if self.form not in get_args(Form):
-            raise UnknownName("form", str(self.form), get_args(Form))
+        check_options(self)
         if not 0 <= self.floor < math.inf:
             raise BadInput(f"floor={self.floor} must be at least 0 and finite: try {type(self).floor:g}")
-        if not 0 < self.temperature < math.inf:
-            raise BadInput(f"temperature={self.temperature} must be above 0 and finite: try 1, or samples=0")
-        if self.samples < 0:
-            raise BadInput(f"samples={self.samples} must be at least 0: try 30")
 
     @property
     def work(self) -> Collector:
@@ -138,7 +133,7 @@ class Alone:
         if not norm_names(drawn.names):
             return drawn
         edges = torch.stack([torch.arange(len(drawn)), hosts], dim=1)
-        replies = net.visit(Refresh(getattr(self.local, "batch", 32)), drawn, edges, key)
+        replies = net.visit(Refresh(kernel_fact(self.local, "batch") or 32), drawn, edges, key)
         return settle(net, drawn, replies)
 
     def reveals(self) -> Reveals:
@@ -168,14 +163,14 @@ def collector(local: Trainer) -> Collector:
 
     Its memory lasts, and its reply is the last state.
     """
-    made: Collector = reworked(local, collecting)
+    made: Collector = reworked(local, _collecting)
     if not collects(made):
-        name = getattr(local, "name", type(local).__name__)
+        name = called(local)
         raise BadInput(f"kernel {name} brings no posterior home: use swag, sgld, psgld, hmc or dp(swag)")
     return made
 
 
-def collecting(work: Any) -> Any:
+def _collecting(work: Any) -> Any:
     """The innermost work, if it collects."""
     if type(work) is SGD:
         options: dict[str, Any] = {f.name: getattr(work, f.name) for f in dataclasses.fields(SGD)}

@@ -15,16 +15,16 @@ draw are renewed by a pass over the data it was trained on, as in `fl_swag.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import UnknownName
 from coterie.core.held import Held
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
 from coterie.core.net import Net, Replies, settle
+from coterie.core.options import chosen
 from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -67,13 +67,8 @@ class BayesLocal(Alone):
     """Smallest variance of a weight in swag's Gaussian; those below are raised to it. 0 refuses them."""
     temperature: float = 1.0
     """Factor of the covariance of swag's Gaussian; samplers have a temperature of their own."""
-    by: By = "client"
+    by: By = chosen("client", By)
     """A posterior for each client, or one of all data in one place."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.by not in get_args(By):
-            raise UnknownName("by", str(self.by), get_args(By))
 
     @property
     def work(self) -> Collector:

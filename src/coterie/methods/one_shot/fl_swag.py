@@ -28,20 +28,20 @@ product; who does not answer stays with its own model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.held import Held, together
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
 from coterie.core.net import Net, Replies, settle
+from coterie.core.options import bounded, chosen
 from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -91,23 +91,17 @@ class FLSWAG(Alone):
 
     floor: float = 1e-3
     """Variance of a weight that hardly moved; 0 refuses weights that did not move."""
-    below: Below = "fade"
+    below: Below = chosen("fade", Below)
     """Below the floor, let a weight's precision fade, or raise its variance to the floor (the paper's)."""
-    weigh: Weigh = "precision"
+    weigh: Weigh = chosen("precision", Weigh)
     """What the joint mean weighs clients by: precision (the product's), or variance: who moved a weight."""
-    prior: float = 0.0
+    prior: float = bounded(0.0, "be at least 0 and finite", "try 1")
     """Precision of a Gaussian prior that every client has counted, to count it once; 0 for none."""
 
     common: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.prior < math.inf:
-            raise BadInput(f"prior={self.prior} must be at least 0 and finite: try 1")
-        if self.below not in get_args(Below):
-            raise UnknownName("below", str(self.below), get_args(Below))
-        if self.weigh not in get_args(Weigh):
-            raise UnknownName("weigh", str(self.weigh), get_args(Weigh))
         if self.prior and self.weigh == "variance":
             raise BadInput(
                 f"prior={self.prior} is divided out of a product, and weigh=variance has another mean: "
@@ -133,7 +127,7 @@ class FLSWAG(Alone):
         if len(fit) == 0:
             return State(own), alone
         sent, here, senders = natural.beliefs.rows(fit), natural.hosts, natural.hosts[fit]
-        joint = net.mix(sums(sent, len(here)), sent.without([FACTOR]), here)
+        joint = net.mix(_sums(sent, len(here)), sent.without([FACTOR]), here)
         columns = {f"{FACTOR}/{i}": sent.rows(torch.tensor([i])).only([FACTOR]) for i in range(len(fit))}
         beside = columns if FACTOR in sent.names else {}
         mine = {MINE: natural.beliefs, **beside}
@@ -190,7 +184,7 @@ class FLSWAG(Alone):
         return replace(alone, sites=True, numbers=(*alone.numbers, "share"))
 
 
-def sums(natural: Held, receivers: int) -> dict[str, Tensor]:
+def _sums(natural: Held, receivers: int) -> dict[str, Tensor]:
     """Weights by name [receiver, sender]: natural parameters add up, buffers are averaged."""
     ones = torch.ones(receivers, len(natural), dtype=torch.float64)
     return {n: ones / len(natural) if n.startswith(BUFFER) else ones for n in natural.names}

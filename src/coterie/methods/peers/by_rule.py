@@ -20,7 +20,7 @@ from torch import Tensor
 
 from coterie.core.errors import BadInput
 from coterie.core.net import Net, Replies
-from coterie.methods.ruled import Sum, measured, told
+from coterie.methods.ruled import Sum, measured, rule_figures
 from coterie.rules import chained, liars_of, with_fewer
 from coterie.rules.chain import Liars, check_liars
 
@@ -79,4 +79,4 @@ def ruled(
             row = chain.weights(measured(net, chain, some, k, me, origin=False), fewer, me)[:n]
         weights[k] = torch.zeros_like(weights[k]).index_copy(0, hosts, row)
         found[names[k]] = Sum(None, row, f=fewer), hosts
-    return weights, told(names, found)
+    return weights, rule_figures(names, found)

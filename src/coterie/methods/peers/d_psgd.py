@@ -22,15 +22,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, UnknownName
 from coterie.core.method import METHODS, Info
 from coterie.core.net import Net
+from coterie.core.options import bounded, chosen
 from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -57,24 +57,17 @@ class DPSGD(Peers):
     )
 
     order: Order = "at-once"
-    graph: Graph = "ring"
+    graph: Graph = chosen("ring", Graph)
     """ring; torus, as square as the number of clients allows; erdos-renyi: each edge by chance."""
-    edge_chance: float = 0.5
+    edge_chance: float = bounded(0.5, "lie between 0 and 1", "try 0.5")
     """With which chance an erdos-renyi graph has an edge."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.graph not in get_args(Graph):
-            raise UnknownName("graph", str(self.graph), get_args(Graph))
-        if not 0 <= self.edge_chance <= 1:
-            raise BadInput(f"edge_chance={self.edge_chance} must lie between 0 and 1: try 0.5")
 
     def links(self, n: int, key: Key) -> Tensor:
         """The graph of this run: the same in every round."""
         return links_of(self.graph, n, self.edge_chance, Key(key.seed, ("graph",)).integer())
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
-        said, pieces = super().check(roster, start, key), pieces_of(self.links(len(roster), key))
+        said, pieces = super().check(roster, start, key), _pieces_of(self.links(len(roster), key))
         if pieces > 1:
             said.append(f"the {self.graph} graph is in {pieces} pieces, each of which learns for itself")
         return said
@@ -84,7 +77,7 @@ class DPSGD(Peers):
         choices = Choices(
             asked=[[row.nonzero().flatten()] for row in links],
             weigh=lambda me, picked, merit: metropolis(me, picked, links.sum(dim=1)),
-            show=lambda turns, notes: ({"pieces": pieces_of(links)}, {}),
+            show=lambda turns, notes: ({"pieces": _pieces_of(links)}, {}),
         )
         return play(self, state, net, key, choices)
 
@@ -97,7 +90,7 @@ def metropolis(me: int, picked: Tensor, degree: Tensor) -> Tensor:
     return row
 
 
-def pieces_of(links: Tensor) -> int:
+def _pieces_of(links: Tensor) -> int:
     """In how many pieces a graph [client, client] is."""
     import networkx as nx  # type: ignore[import-untyped]  # only here: it takes a while to import
 

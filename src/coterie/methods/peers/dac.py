@@ -27,10 +27,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.method import METHODS, Info, Reveals
 from coterie.core.net import Net
+from coterie.core.options import bounded
 from coterie.core.partners import Partners
 from coterie.core.seeds import Key
 from coterie.methods.peers.random import Random
@@ -56,13 +56,8 @@ class DAC(Random):
         },
     )
 
-    tau: float = 30.0
+    tau: float = bounded(30.0, "be at least 0 and finite", "try 30")
     """How much likelier the better ones are drawn; 0 draws evenly."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.tau < math.inf:
-            raise BadInput(f"tau={self.tau} must be at least 0 and finite: try 30")
 
     def init(self, start: Held, net: Net) -> State:
         n = len(net.roster)
@@ -75,14 +70,14 @@ class DAC(Random):
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         draws, alike = key.at("peers").torch(), self.tau * state.notes["similarity"]
         asked = [[draw_by(row, k, self.selected, draws)] for k, row in enumerate(alike)]
-        choices = Choices(asked, direction="theirs-on-mine", learn=learned, show=shown)
+        choices = Choices(asked, direction="theirs-on-mine", learn=_learned, show=_shown)
         return play(self, state, net, key, choices)
 
     def reveals(self, scored: Sequence[str] = ()) -> Reveals:
         return Peers.reveals(self, ("loss",))
 
 
-def learned(notes: Notes, turns: Turns) -> Notes:
+def _learned(notes: Notes, turns: Turns) -> Notes:
     """Similarities after a round's losses."""
     fresh = ~turns.scores.merit.isnan()
     similarity = torch.where(fresh, 1 / (-turns.scores.merit).clamp(min=LEAST), notes["similarity"])
@@ -90,7 +85,7 @@ def learned(notes: Notes, turns: Turns) -> Notes:
     return {"similarity": two_hops(similarity, tried, fresh), "tried": tried}
 
 
-def shown(turns: Turns, notes: Notes) -> Shown:
+def _shown(turns: Turns, notes: Notes) -> Shown:
     known = notes["similarity"] > 0
     return {}, {"similarity": notes["similarity"].where(known, math.nan)}
 

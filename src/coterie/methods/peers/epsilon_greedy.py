@@ -17,8 +17,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.errors import BadInput
 from coterie.core.method import METHODS
+from coterie.core.options import bounded
 from coterie.core.partners import Partners
 from coterie.core.seeds import Key
 from coterie.methods.peers.greedy import Greedy
@@ -42,18 +42,10 @@ class EpsilonGreedy(Greedy):
         },
     )
 
-    epsilon: float = 0.2
+    epsilon: float = bounded(0.2, "lie between 0 and 1", "try 0.2")
     """The chance that a picked one is swapped, in round 0."""
-    decay: float = 1.0
+    decay: float = bounded(1.0, "lie between 0 and 1", "try 1")
     """By what the chance is multiplied in each round (λ)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for option, value in (("epsilon", self.epsilon), ("decay", self.decay)):
-            if not 0 <= value <= 1:
-                raise BadInput(
-                    f"{option}={value} must lie between 0 and 1: try {0.2 if option == 'epsilon' else 1}"
-                )
 
     def pick(self, asked: Sequence[Tensor], merit: Tensor, key: Key) -> list[Tensor]:
         chance, draws = swap_chance(self.epsilon, self.decay, key.round), key.at("swap").torch()

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.method import METHODS, Info, Reveals
 from coterie.core.net import Net
+from coterie.core.options import chosen
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -57,17 +58,13 @@ class Greedy(Peers):
     """With how many of the sampled to average (the thesis: 4)."""
     sampled: int = 0
     """How many others to ask (the thesis: 20 of 199); 0: three, or all if they are fewer."""
-    direction: Direction = "mine-on-theirs"
+    direction: Direction = chosen("mine-on-theirs", Direction)
     """My model on their data by accuracy, as in the thesis, or theirs-on-mine by loss."""
-    tell: Tell = "losses"
+    tell: Tell = chosen("losses", Tell)
     """What leaves a client that tries others' models: losses, or only its choices; needs theirs-on-mine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.direction not in get_args(Direction):
-            raise UnknownName("direction", str(self.direction), get_args(Direction))
-        if self.tell not in get_args(Tell):
-            raise UnknownName("tell", str(self.tell), get_args(Tell))
         if self.tell == "choices" and self.direction != "theirs-on-mine":
             raise BadInput(
                 f"tell=choices needs clients that try others' models; got direction={self.direction}: set it "

@@ -37,10 +37,12 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.facts import kernel_fact
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import CIRCLE, METHODS, Info
 from coterie.core.net import Net
+from coterie.core.options import bounded
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -75,29 +77,20 @@ class PENS(Greedy):
     """How many others to ask (the thesis: 5 to 20); 0: two thirds of them, at least 3 and at most 20."""
     direction: Direction = "theirs-on-mine"
     """Their models on my data by loss, or mine-on-theirs by accuracy, as in the thesis."""
-    samplings: int = 10
+    samplings: int = bounded(10, "be at least 1", "try 1")
     """How often, in a round of step 1, to sample and pick; if all others are sampled, once will do."""
-    rounds_step1: int = 0
+    rounds_step1: int = bounded(0, "be at least 0", "try 0")
     """Rounds of step 1, step 2 has the rest (the thesis: 20 of 353); 0: half of the run's, at most 20."""
-    neighbours: int = 0
+    neighbours: int = bounded(0, "be at least 0", "try 0")
     """With how many of its neighbours to average in a round of step 2, at most; 0: 20, as in the thesis."""
-    epochs1: int = 0
+    epochs1: int = bounded(0, "be at least 0", "try 0")
     """Local epochs in step 1; 0: as in the local work."""
-    epochs2: int = 0
+    epochs2: int = bounded(0, "be at least 0", "try 0")
     """Local epochs in step 2; 0: as in the local work."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for option, least in (
-            ("samplings", 1),
-            ("rounds_step1", 0),
-            ("neighbours", 0),
-            ("epochs1", 0),
-            ("epochs2", 0),
-        ):
-            if getattr(self, option) < least:
-                raise BadInput(f"{option}={getattr(self, option)} must be at least {least}: try {least}")
-        in_epochs = getattr(self.local, "epochs", 0) and not getattr(self.local, "steps", 0)
+        in_epochs = kernel_fact(self.local, "epochs") and not kernel_fact(self.local, "steps")
         if (self.epochs1 or self.epochs2) and not in_epochs:
             raise BadInput("epochs1 and epochs2 need local work in epochs: set steps=0, or both to 0")
 
@@ -167,7 +160,7 @@ class PENS(Greedy):
                 pick=self.pick,
                 learn=lambda notes, turns: {"history": notes["history"] + counts(turns.picked, n)},
                 show=lambda turns, notes: self.show(notes, 1),
-                work=in_epochs(self.local, self.epochs1),
+                work=_in_epochs(self.local, self.epochs1),
                 watching=False,
             )
         else:
@@ -175,7 +168,7 @@ class PENS(Greedy):
             choices = Choices(
                 [[draw_from(found, self.neighbours or NEIGHBOURS, draws)] for found in circles],
                 show=lambda turns, notes: self.show(notes, 2),
-                work=in_epochs(self.local, self.epochs2),
+                work=_in_epochs(self.local, self.epochs2),
             )
         return play(self, state, net, key, choices)
 
@@ -193,7 +186,7 @@ class PENS(Greedy):
         return extras, {"history": notes["history"].double(), CIRCLE: circle}
 
 
-def in_epochs(local: Trainer, epochs: int) -> Trainer:
+def _in_epochs(local: Trainer, epochs: int) -> Trainer:
     """The work for so many epochs; 0: as it is."""
     if not epochs:
         return local

@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadData, UnknownName
+from coterie.core.errors import BadData
 from coterie.core.method import METHODS, Info, Reveals, check_validation
 from coterie.core.net import Net
+from coterie.core.options import chosen
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -50,13 +51,8 @@ class RandomWeighted(Random):
         },
     )
 
-    own: Own = "validation"
+    own: Own = chosen("validation", Own)
     """On which of its own samples a client takes its own weight: validation (the thesis) or train."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.own not in get_args(Own):
-            raise UnknownName("own", str(self.own), get_args(Own))
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         if roster.task != "classification":

@@ -33,13 +33,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.held import Held, together
 from coterie.core.kernel import Part, Scorer, Trainer
 from coterie.core.method import (
@@ -53,6 +53,7 @@ from coterie.core.method import (
     scatter,
 )
 from coterie.core.net import Net, edges_of, settle, to_own
+from coterie.core.options import bounded, check_options, chosen
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -124,11 +125,11 @@ class Peers:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    order: Order = "thesis"
+    order: Order = chosen("thesis", Order)
     """All train, then average in turn (thesis) or at-once; or average first (trained, program)."""
-    patience: int = 0
+    patience: int = bounded(0, "be at least 0", "0 never stops early")
     """Stop a client after so many rounds without a better validation accuracy; 0: never."""
-    window: int = 5
+    window: int = bounded(5, "be at least 1", "try 5")
     """Rounds over which early stopping averages the validation accuracy."""
     rule: str = MEAN
     """How to mix with those chosen: mean, by the method's own weights; monna, nnm+krum, ... at-once."""
@@ -136,13 +137,8 @@ class Peers:
     """With a rule, how many of those mixed may lie; auto: the largest number with n > 3f that it allows."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_rule(self.rule, self.f, self.order, self.patience)
-        if self.order not in get_args(Order):
-            raise UnknownName("order", str(self.order), get_args(Order))
-        if self.patience < 0:
-            raise BadInput(f"patience={self.patience} must be at least 0: 0 never stops early")
-        if self.window < 1:
-            raise BadInput(f"window={self.window} must be at least 1: try 5")
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> list[str]:
         if len(roster) < 2:
@@ -178,14 +174,14 @@ def play(options: Peers, state: State, net: Net, key: Key, choices: Choices) -> 
     n = len(net.roster)
     order = torch.randperm(n, generator=key.at("order").torch()).tolist()
     if key.round < first_averaging(options.order):
-        choices = by_oneself(choices, n)
+        choices = _by_oneself(choices, n)
     turns = PLAYED[options.order](options, state, net, key, choices, order)
     notes = choices.learn(state.notes, turns)
-    state = stopped(options, state, turns, notes, net, key, choices)
-    return state, info_of(options, turns, state, choices)
+    state = _stopped(options, state, turns, notes, net, key, choices)
+    return state, _info_of(options, turns, state, choices)
 
 
-def all_at_once(
+def _all_at_once(
     options: Peers, state: State, net: Net, key: Key, choices: Choices, order: Sequence[int]
 ) -> Turns:
     """All train, all score, all average: in one visit, one visit and one mix."""
@@ -195,19 +191,19 @@ def all_at_once(
     who, acting = replies.hosts, among(replies.hosts, n)
     here = acting | present(net, trained, ~going, key)
     asked = reached(choices.asked, acting, here)
-    scores = score(net, trained, range(n), asked, who.tolist(), key, choices)
-    weights, picked = chosen(asked, who, here & ~going, scores, key, choices)
+    scores = _score(net, trained, range(n), asked, who.tolist(), key, choices)
+    weights, picked = _chosen(asked, who, here & ~going, scores, key, choices)
     told = None
     if options.rule != MEAN:
         weights, told = ruled(net, options.rule, options.f, replies, weights, net.roster.names)
     in_turn = options.order == "thesis"
     at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64) if in_turn else who
-    beliefs = averaged(net, trained, weights, at, in_turn)
+    beliefs = _averaged(net, trained, weights, at, in_turn)
     loss = losses_of(replies, n)
     return Turns(beliefs, here, asked, picked, weights, scores, loss, told)
 
 
-def trained_last(
+def _trained_last(
     options: Peers, state: State, net: Net, key: Key, choices: Choices, order: Sequence[int]
 ) -> Turns:
     """All score the models they trained last, average them in turn, and train: the round ends with that."""
@@ -215,16 +211,16 @@ def trained_last(
     here = present(net, state.beliefs, torch.ones(n, dtype=torch.bool), key)
     acting = here & going
     asked, who = reached(choices.asked, acting, here), acting.nonzero().flatten()
-    scores = score(net, state.beliefs, range(n), asked, who.tolist(), key, choices)
-    weights, picked = chosen(asked, who, here & ~going, scores, key, choices)
+    scores = _score(net, state.beliefs, range(n), asked, who.tolist(), key, choices)
+    weights, picked = _chosen(asked, who, here & ~going, scores, key, choices)
     at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64)
-    beliefs = averaged(net, state.beliefs, weights, at, in_turn=True)
+    beliefs = _averaged(net, state.beliefs, weights, at, in_turn=True)
     replies = net.visit(choices.work or options.local, beliefs, to_own(n)[acting], key)
     loss = losses_of(replies, n)
     return Turns(settle(net, beliefs, replies), here, asked, picked, weights, scores, loss)
 
 
-def one_by_one(
+def _one_by_one(
     options: Peers, state: State, net: Net, key: Key, choices: Choices, order: Sequence[int]
 ) -> Turns:
     """Each in turn scores, averages and trains; those after it see its new model."""
@@ -238,10 +234,10 @@ def one_by_one(
     loss = torch.full((n,), math.nan, dtype=torch.float64)
     for k in (k for k in order if here[k] and going[k]):
         near = sorted({k, *distinct(asked[k])})
-        found = score(net, together([own[j] for j in near]), near, asked, [k], key, choices)
+        found = _score(net, together([own[j] for j in near]), near, asked, [k], key, choices)
         scores.merit[k] = found.merit[k]
         scores = Scores(scores.merit, max(scores.by, found.by))  # loss, as soon as anybody goes by it
-        weights[k], picked[k] = choose(k, asked[k], found.merit[k], key, choices)
+        weights[k], picked[k] = _choose(k, asked[k], found.merit[k], key, choices)
         senders = weights[k].nonzero().flatten()
         heard = together([own[j] for j in senders.tolist()])
         own[k] = net.mix(weights[k, senders].unsqueeze(0), heard, torch.tensor([k]))
@@ -252,7 +248,7 @@ def one_by_one(
     return Turns(together(own), here, asked, picked, weights, scores, loss)
 
 
-PLAYED = {"thesis": all_at_once, "at-once": all_at_once, "trained": trained_last, "program": one_by_one}
+PLAYED = {"thesis": _all_at_once, "at-once": _all_at_once, "trained": _trained_last, "program": _one_by_one}
 
 
 def first_averaging(order: Order) -> int:
@@ -260,29 +256,29 @@ def first_averaging(order: Order) -> int:
     return 2 if order == "trained" else 1
 
 
-def by_oneself(choices: Choices, n: int) -> Choices:
+def _by_oneself(choices: Choices, n: int) -> Choices:
     """The choices of a round in which everybody trains alone: nobody is asked, scored or averaged with."""
     return choices._replace(
         asked=[[] for _ in range(n)], direction=None, own=None, pick=pick_all, weigh=weigh_alike
     )
 
 
-def chosen(
+def _chosen(
     asked: Asked, who: Tensor, resting: Tensor, scores: Scores, key: Key, choices: Choices
 ) -> tuple[Tensor, Asked]:
     """W, and whom those in `who` picked; the `resting` [client] listen to themselves."""
     weights, picked = torch.diag(resting.double()), [list[Tensor]() for _ in asked]
     for k in who.tolist():
-        weights[k], picked[k] = choose(k, asked[k], scores.merit[k], key, choices)
+        weights[k], picked[k] = _choose(k, asked[k], scores.merit[k], key, choices)
     return weights, picked
 
 
-def averaged(net: Net, beliefs: Held, weights: Tensor, at: Tensor, in_turn: bool) -> Held:
+def _averaged(net: Net, beliefs: Held, weights: Tensor, at: Tensor, in_turn: bool) -> Held:
     """The beliefs, with those `at` these places mixed by their rows of W."""
     return beliefs.put(at, net.mix(weights[at], beliefs, at, in_turn)) if len(at) else beliefs
 
 
-def choose(
+def _choose(
     me: int, asked: Sequence[Tensor], merit: Tensor, key: Key, choices: Choices
 ) -> tuple[Tensor, list[Tensor]]:
     """A client's row of W, and whom it picked of each sampling; only who answered can be picked."""
@@ -291,7 +287,7 @@ def choose(
     return choices.weigh(me, last_of(picked), merit), picked
 
 
-def score(
+def _score(
     net: Net,
     beliefs: Held,
     whose: Sequence[int],
@@ -329,7 +325,7 @@ def score(
     return scores
 
 
-def stopped(
+def _stopped(
     options: Peers, state: State, turns: Turns, notes: Notes, net: Net, key: Key, choices: Choices
 ) -> State:
     """The state after the round; with early stopping, who stops goes back to its best model."""
@@ -346,7 +342,7 @@ def stopped(
     return State(put_rows(turns.beliefs, ends, best), notes, watched, best)
 
 
-def info_of(options: Peers, turns: Turns, state: State, choices: Choices) -> Info:
+def _info_of(options: Peers, turns: Turns, state: State, choices: Choices) -> Info:
     n = len(turns.here)
     requests, taken = counts(turns.asked, n), counts([[last_of(p)] for p in turns.picked], n)
     extras, matrices = choices.show(turns, state.notes)

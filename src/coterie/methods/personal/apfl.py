@@ -29,11 +29,11 @@ from typing import ClassVar
 import torch
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
 from coterie.core.held import Held, hold
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, scatter
 from coterie.core.net import SERVER, Net, from_server
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -62,7 +62,7 @@ class APFL:
 
     local: Trainer = SGD()
     """The work of a client in a round, on both models: sgd, adam or adamw."""
-    alpha: float = 0.5
+    alpha: float = bounded(0.5, "lie between 0 and 1", "try 0.5")
     """The weight of the own model in the mixture, at first: 0 is the shared model alone, 1 the own."""
     alpha_lr: float = 0.1
     """Learning rate of that weight; 0 leaves it as it is."""
@@ -74,9 +74,8 @@ class APFL:
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_options(self)
         fedavg.FedAvg(sample=self.sample)
-        if not 0 <= self.alpha <= 1:
-            raise BadInput(f"alpha={self.alpha} must lie between 0 and 1: try 0.5")
         _ = self.kernel  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -100,7 +99,7 @@ class APFL:
         own, mixed = kept(net, state.own, replies, key), kept(net, state.mixed, replies, key, MIXED)
         told = scatter(replies.numbers["alpha"], replies.hosts, n)
         info = fedavg.server_info(n, replies, shares)
-        return State(shared, own, alpha, mixed), replace(info, extras={"alpha": by_name(net, told)})
+        return State(shared, own, alpha, mixed), replace(info, extras={"alpha": _by_name(net, told)})
 
     @property
     def kernel(self) -> Mixture:
@@ -113,7 +112,7 @@ class APFL:
         return Reveals(coordinator=True, numbers=self.kernel.numbers)
 
 
-def by_name(net: Net, values: torch.Tensor) -> dict[str, float]:
+def _by_name(net: Net, values: torch.Tensor) -> dict[str, float]:
     """What is known of each client, by its name."""
     pairs = zip(net.roster.names, values.tolist(), strict=True)
     return {name: value for name, value in pairs if value == value}

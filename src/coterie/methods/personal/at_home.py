@@ -15,6 +15,7 @@ import torch
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, shown
+from coterie.core.facts import called
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.net import Net, Replies
@@ -30,31 +31,33 @@ from coterie.kernels.taken import OWN, Taken
 def names_at_home(home: str, start: Beliefs) -> tuple[str, ...]:
     """The tensors, of those of the first belief [row, ...], that the patterns of `home` match."""
     if not home:
-        chosen = last_layer(start)
+        chosen = _last_layer(start)
     else:
         patterns = [pattern.strip() for pattern in home.split("+")]
         for pattern in patterns:
             if not any(fnmatchcase(name, pattern) for name in start):
-                raise BadInput(f"home: {shown(pattern)} matches none of the model's tensors, {listed(start)}")
+                raise BadInput(
+                    f"home: {shown(pattern)} matches none of the model's tensors, {_listed(start)}"
+                )
         chosen = tuple(name for name in start if any(fnmatchcase(name, p) for p in patterns))
     if len(chosen) == len(start):
         biases = [name for name in start if name.endswith("bias")]
         less = " with home=*bias only biases stay at home," if biases and len(biases) < len(start) else ""
         raise BadInput(
-            f"home={shown(home)} keeps all of the model at home ({listed(start)}), and nothing is left to "
+            f"home={shown(home)} keeps all of the model at home ({_listed(start)}), and nothing is left to "
             f"share:{less} a model of more layers (mlp) shares all but the last, local shares nothing"
         )
     return chosen
 
 
-def last_layer(start: Beliefs) -> tuple[str, ...]:
+def _last_layer(start: Beliefs) -> tuple[str, ...]:
     """The names in the module of the last matrix; tensors are [row, ...]."""
     matrices = [name for name, t in start.items() if t.ndim > 2]
     layer = (matrices or list(start))[-1].rpartition(".")[0]
     return tuple(name for name in start if name.rpartition(".")[0] == layer)
 
 
-def listed(names: Sequence[str] | Beliefs, most: int = 8) -> str:
+def _listed(names: Sequence[str] | Beliefs, most: int = 8) -> str:
     some = list(names)
     return ", ".join(some[:most]) + (f" and {len(some) - most} more" if len(some) > most else "")
 
@@ -69,7 +72,7 @@ def for_epochs(method: str, option: str, work: Trainer, epochs: int) -> Trainer:
             )
         return work
     if not isinstance(inside, LocalWork):
-        name = getattr(inside, "name", type(inside).__name__)
+        name = called(inside)
         raise BadInput(f"{method} needs work by one gradient a step (sgd, adam, adamw, ...); got {name}")
     if epochs < 0:
         raise BadInput(f"{option}={epochs} must be at least 0: 0 takes as many as the shared model's work")

@@ -32,6 +32,7 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.facts import kernel_fact
 from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, losses_of, scatter
@@ -136,7 +137,7 @@ class FedALA:
             edges = to_own(len(state.own))[who]
             if len(edges) == 0:
                 continue
-            kernel = ALA(self.eta, self.rows, self.top, batch_of(self.local), passes, self.settled)
+            kernel = ALA(self.eta, self.rows, self.top, _batch_of(self.local), passes, self.settled)
             beside = {SHARED: state.shared}
             replies = net.visit(kernel, state.own, edges, key.at("mix"), slot="mix", beside=beside)
             if len(replies):
@@ -157,6 +158,6 @@ def heard(taken: Tensor, shares: Tensor) -> Tensor:
     return taken.unsqueeze(1) * shares + torch.diag(1 - taken)
 
 
-def batch_of(local: Trainer) -> int:
+def _batch_of(local: Trainer) -> int:
     """The batch of the local work; 32 where it does not say."""
-    return int(getattr(local, "batch", 0)) or 32
+    return int(kernel_fact(local, "batch")) or 32

@@ -38,6 +38,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
 from coterie.core.net import Net, settle, to_own
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -74,9 +75,9 @@ class FedAMP:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    sigma: float | Auto = "auto"
+    sigma: float | Auto = bounded("auto", "be above 0 and finite", "try 0.1 or auto", besides="auto")
     """Squared distance at which attention has fallen to 1/e; auto: half of the median over all pairs."""
-    alpha: float | Auto = "auto"
+    alpha: float | Auto = bounded("auto", "be above 0 and finite", "try 0.1 or auto", besides="auto")
     """How strong attention is, at most sigma / (clients - 1); auto: sigma / clients."""
     pull: float | None = None
     """How strongly a client's model is held near its mean, the paper's lambda / alpha. By default 0.3, and 1
@@ -85,10 +86,7 @@ class FedAMP:
     scales_targets: ClassVar[bool] = True  # its attention is by distances of about 1
 
     def __post_init__(self) -> None:
-        for option in ("sigma", "alpha"):
-            value = getattr(self, option)
-            if value != "auto" and (isinstance(value, str) or not 0 < value < math.inf):
-                raise BadInput(f"{option}={value} must be above 0 and finite: try 0.1 or auto")
+        check_options(self)
         if not 0 <= self.strength < math.inf:
             raise BadInput(f"pull={self.pull} must be at least 0 and finite: try 0.3")
         if self.sigma == "auto" and self.alpha != "auto":

@@ -48,6 +48,7 @@ from coterie.core.method import (
     losses_of,
 )
 from coterie.core.net import Net, Replies, edges_of, to_own
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -84,20 +85,15 @@ class FedFomo:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    others: int = 5
+    others: int = bounded(5, "be at least 1", "try 5, or use local")
     """How many others' models a client gets in a round; all, if there are fewer."""
-    epsilon: float = 0.3
+    epsilon: float = bounded(0.3, "lie between 0 and 1", "try 0.3")
     """Chance that one of them is drawn at random instead of by affinity."""
-    decay: float = 0.05
+    decay: float = bounded(0.05, "lie between 0 and 1", "try 0.05")
     """How much that chance falls with each round."""
 
     def __post_init__(self) -> None:
-        if self.others < 1:
-            raise BadInput(f"others={self.others} must be at least 1: try 5, or use local")
-        if not 0 <= self.epsilon <= 1:
-            raise BadInput(f"epsilon={self.epsilon} must lie between 0 and 1: try 0.3")
-        if not 0 <= self.decay <= 1:
-            raise BadInput(f"decay={self.decay} must lie between 0 and 1: try 0.05")
+        check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         if len(roster) < 2:
@@ -116,8 +112,8 @@ class FedFomo:
         if len(here) == 0:
             return state, Info(torch.zeros(n, n, dtype=torch.float64), loss)
         tried = self.tried(state.affinity, here, key)
-        before, after = tried_losses(net, replies, state.beliefs, tried, key)
-        distance = tried_distances(net, replies, state.beliefs, tried)
+        before, after = _tried_losses(net, replies, state.beliefs, tried, key)
+        distance = _tried_distances(net, replies, state.beliefs, tried)
         gain = before.unsqueeze(1) - after
         merit = merits(gain, distance)
         weights = kept(merit)
@@ -180,7 +176,7 @@ def chosen(
     return picked
 
 
-def tried_losses(
+def _tried_losses(
     net: Net, replies: Replies, before: Held, tried: Sequence[tuple[int, list[int]]], key: Key
 ) -> tuple[Tensor, Tensor]:
     """L_i(θ_i⁻) [receiver] and L_i(θ_n) [receiver, sender], NaN for what was not tried: one visit."""
@@ -200,7 +196,7 @@ def tried_losses(
     return found[:, len(rows) :].diagonal(), after
 
 
-def tried_distances(
+def _tried_distances(
     net: Net, replies: Replies, before: Held, tried: Sequence[tuple[int, list[int]]]
 ) -> Tensor:
     """‖θ_n - θ_i⁻‖ [receiver, sender], each measured by i; NaN for who was not tried."""

@@ -21,11 +21,11 @@ from typing import ClassVar
 import torch
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals
 from coterie.core.net import SERVER, Net, settle
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -56,7 +56,7 @@ class FedRep:
     """The work of a client on the body in a round."""
     home: str = ""
     """Which tensors are the head, by patterns with + between (head.*, *bias); none: the last layer."""
-    head_epochs: int = 5
+    head_epochs: int = bounded(5, "be at least 1", "try 5")
     """Passes over the training rows for the head, before those for the body."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
@@ -66,9 +66,8 @@ class FedRep:
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_options(self)
         fedavg.FedAvg(sample=self.sample)
-        if self.head_epochs < 1:
-            raise BadInput(f"head_epochs={self.head_epochs} must be at least 1: try 5")
         _ = self.head  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:

@@ -25,11 +25,12 @@ from typing import ClassVar
 import torch
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadData, BadInput
+from coterie.core.errors import BadData
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
 from coterie.core.net import Net, from_server
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -59,9 +60,9 @@ class PerFedAvg:
     """The work of a client in a round, one step ahead: sgd, adam or adamw."""
     adapt_lr: float = Meta.adapt_lr
     """Length of a step of adaptation, in training and for a client's own model."""
-    adapt_steps: int = 1
+    adapt_steps: int = bounded(1, "be at least 1", "use fedavg for none")
     """Steps from the shared model to a client's own."""
-    adapt_batch: int = 0
+    adapt_batch: int = bounded(0, "be at least 0", "0 takes all rows")
     """Rows in each of these steps; 0 takes all training rows."""
     hessian: Hessian = "none"
     """Second derivatives in training: left out (FO), exact, or by a difference of gradients (HF)."""
@@ -75,11 +76,8 @@ class PerFedAvg:
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_options(self)
         fedavg.FedAvg(sample=self.sample)
-        if self.adapt_steps < 1:
-            raise BadInput(f"adapt_steps={self.adapt_steps} must be at least 1: use fedavg for none")
-        if self.adapt_batch < 0:
-            raise BadInput(f"adapt_batch={self.adapt_batch} must be at least 0: 0 takes all rows")
         _ = self.averaging  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:

@@ -25,7 +25,6 @@ towards the direction of θ̄_i. It solves the program by cvxpy.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -39,6 +38,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
 from coterie.core.net import Net, to_own
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -76,19 +76,16 @@ class PFedGraph:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    alpha: float = 0.8
+    alpha: float = bounded(0.8, "be above 0 and finite", "try 0.8")
     """How much sizes count against likeness: near 0 few friends, large everybody by size."""
-    strength: float = 0.01
+    strength: float = bounded(0.01, "be at least 0 and finite", "try 0.01")
     """How strongly local work is pulled towards the direction of a client's mean, the paper's lambda."""
 
     solved_by: ClassVar[str] = ""
     small_steps: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha < math.inf:
-            raise BadInput(f"alpha={self.alpha} must be above 0 and finite: try 0.8")
-        if not 0 <= self.strength < math.inf:
-            raise BadInput(f"strength={self.strength} must be at least 0 and finite: try 0.01")
+        check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         if len(roster) < 2:

@@ -13,7 +13,6 @@ authors' program also pulls θ towards 0, with a strength of 0.001: that is the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,11 +21,11 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs, Weights
-from coterie.core.errors import BadInput
 from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
 from coterie.core.net import SERVER, Net, from_server
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -60,7 +59,7 @@ class PFedMe:
     """Steps of the personal model on each batch."""
     outer_lr: float = Moreau.outer_lr
     """Learning rate of the shared model at the clients."""
-    server_step: float = 1.0
+    server_step: float = bounded(1.0, "be above 0 and finite", "try 1")
     """How far the server goes from its model to the clients' average; the paper also goes beyond, above 1."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
@@ -70,9 +69,8 @@ class PFedMe:
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        check_options(self)
         fedavg.FedAvg(sample=self.sample)
-        if not 0 < self.server_step < math.inf:
-            raise BadInput(f"server_step={self.server_step} must be above 0 and finite: try 1")
         _ = self.kernel  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:

@@ -24,11 +24,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from coterie.core.belief import without
 from coterie.core.errors import BadData, BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Scorer, Trainer
 from coterie.core.method import UNTRAINED, Info, asking, loss_by_reply
-from coterie.core.net import Net, Replies, without
+from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
@@ -113,7 +114,7 @@ def looks(local: Trainer, folds: int, passes: int, key: Key) -> list[tuple[Fold,
     return [(Fold(local, folds, k, seed, passes), HeldOut(folds, k, seed)) for k in range(folds)]
 
 
-def told(local: Trainer) -> tuple[str, ...]:
+def revealed_numbers(local: Trainer) -> tuple[str, ...]:
     """Numbers that reach the coordinator: those of local work, and of the looks at held-out rows."""
     return tuple(dict.fromkeys((*numbers_of(local), "loss", "samples")))
 

@@ -31,17 +31,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
+from coterie.core.facts import ALL
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
+from coterie.core.method import METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
 from coterie.core.net import Net, Replies, from_server
+from coterie.core.options import check_options, chosen
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -92,7 +94,7 @@ class Influence:
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
     threshold: float = 0.0
     """Choose only others whose influence lies above this; -inf sets no bound."""
-    estimate: Estimate = "exact"
+    estimate: Estimate = chosen("exact", Estimate)
     """Leave each participant out (exact), or go by the gradient (first-order)."""
     folds: int = 5
     """Folds of the training rows that are held out in turn; 0 scores on validation rows instead."""
@@ -104,10 +106,9 @@ class Influence:
     none asks for neither."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_bar(self.bar)
         circles.check_options(self.best, self.threshold, self.folds, self.passes)
-        if self.estimate not in get_args(Estimate):
-            raise UnknownName("estimate", self.estimate, get_args(Estimate))
         if self.estimate == "first-order" and not self.folds:
             raise BadInput("estimate=first-order needs a gradient, which training rows give: set folds to 5")
 
@@ -137,7 +138,7 @@ class Influence:
     def rank(self, start: Held, net: Net, key: Key) -> Ranking:
         n = len(net.roster)
         requesters = asking(self.requester, net.roster.names)
-        visits, looks, seen = [], [nothing_seen(n)], list[Part]()
+        visits, looks, seen = [], [_nothing_seen(n)], list[Part]()
         for k, (trainer, whole) in enumerate(circles.looks(self.local, self.folds, self.passes, key)):
             replies = net.visit(trainer, start, from_server(torch.arange(n)), key.at("fold", k))
             visits.append(replies)
@@ -151,7 +152,7 @@ class Influence:
                     slopes = Slopes(replace(trainer, inner=WHOLE, passes=1, inside=True))
                     looks.append(first_order(net, replies, slopes, requesters, place))
                 if self.bar != "none":
-                    seen.append(tried(net, replies, scorer, requesters, key.at("bar", i)))
+                    seen.append(_tried(net, replies, scorer, requesters, key.at("bar", i)))
         values, rows = (torch.stack(some).sum(dim=0) for some in zip(*looks, strict=True))
         influence = (values / rows.unsqueeze(1)).fill_diagonal_(float("nan"))
         ranking = Ranking(
@@ -174,7 +175,7 @@ class Influence:
 
     def reveals(self) -> Reveals:
         slopes = ("slope",) if self.estimate == "first-order" else ()
-        return Reveals(sites=True, numbers=(*circles.told(self.local), *slopes))
+        return Reveals(sites=True, numbers=(*circles.revealed_numbers(self.local), *slopes))
 
 
 class Look(NamedTuple):
@@ -188,7 +189,7 @@ class Look(NamedTuple):
     rows: Tensor
 
 
-def nothing_seen(n: int) -> Look:
+def _nothing_seen(n: int) -> Look:
     return Look(torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64))
 
 
@@ -199,7 +200,7 @@ def error_of(looks: Sequence[Look], n: int) -> Tensor:
     return standard_error(torch.stack(each, dim=-1) if each else unknown)
 
 
-def tried(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Part:
+def _tried(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Part:
     """Everybody's model at the requesters, beside their own at home."""
     own = torch.stack([torch.arange(len(replies)), replies.hosts], dim=1)
     own = own[torch.isin(replies.hosts, requesters)]
@@ -210,8 +211,8 @@ def tried(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tenso
 def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Look:
     """L_r(w̄_{-j}) - L_r(w̄): each requester forms the averages and scores them."""
     n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
-    ways = torch.cat([shares.unsqueeze(0), without_each(shares)])
-    values, rows = nothing_seen(n)
+    ways = torch.cat([shares.unsqueeze(0), _without_each(shares)])
+    values, rows = _nothing_seen(n)
     values.fill_(float("nan"))
     for r in requesters[torch.isin(requesters, replies.hosts)].tolist():  # who is there
         averages = net.mix(ways, replies.beliefs, torch.full((len(ways),), r))
@@ -229,13 +230,13 @@ def first_order(net: Net, replies: Replies, slopes: Slopes, requesters: Tensor, 
     n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
     requesters = requesters[torch.isin(requesters, replies.hosts)]  # who is there
     if len(requesters) == 0:
-        return nothing_seen(n)
+        return _nothing_seen(n)
     means = net.mix(shares.expand(len(requesters), -1), replies.beliefs, requesters)
     edges = torch.stack([torch.arange(len(requesters)), requesters], dim=1)
     others = {str(j): replies.beliefs.rows(torch.tensor([j])) for j in range(len(replies))}
     found = net.visit(slopes, means, edges, key, beside=others)
     if len(found) == 0:
-        return nothing_seen(n)
+        return _nothing_seen(n)
     products = torch.stack([found.numbers[f"slope/{j}"] for j in others], dim=1)
     rows = scatter(found.numbers["samples"], found.hosts, n, empty=0)
     values = torch.full((n, n), float("nan"), dtype=torch.float64)
@@ -243,7 +244,7 @@ def first_order(net: Net, replies: Replies, slopes: Slopes, requesters: Tensor, 
     return Look(values * rows.unsqueeze(1), rows)
 
 
-def without_each(shares: Tensor) -> Tensor:
+def _without_each(shares: Tensor) -> Tensor:
     """The weights p_i / (1 - p_j) of the average without j: [j, i], 0 for i = j."""
     others = shares * (1 - torch.eye(len(shares), dtype=shares.dtype))
     return others / others.sum(dim=1, keepdim=True)

@@ -36,9 +36,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
+from coterie.core.facts import ALL
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, NOBODYS, Info, Models, Reveals, asking, handed_out
+from coterie.core.method import METHODS, NOBODYS, Info, Models, Reveals, asking, handed_out
 from coterie.core.net import Net, settle, to_own
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
@@ -128,7 +129,7 @@ class Ndoye:
         owners = torch.arange(n).where(torch.isin(torch.arange(n), replies.hosts), NOBODYS)
         judge = circles.judge(net.roster, Score("train", ("loss",)))
         there = elsewhere(net, judge, models, owners, requesters, key.at("transfer"))
-        losses = transfer_loss(there, mean_over(home))
+        losses = transfer_loss(there, _mean_over(home))
         ranking = Ranking(
             costs=losses,
             matrices={"transfer loss": losses, THERE: there},
@@ -167,10 +168,10 @@ class Ndoye:
         return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
 
     def reveals(self) -> Reveals:
-        return Reveals(sites=True, numbers=circles.told(self.local))
+        return Reveals(sites=True, numbers=circles.revealed_numbers(self.local))
 
 
-def mean_over(home: Sequence[Home]) -> Tensor:
+def _mean_over(home: Sequence[Home]) -> Tensor:
     """[client] the mean loss over folds, by their rows; NaN for who was not scored."""
     total = torch.stack([(h.loss * h.rows).where(h.rows > 0, 0.0) for h in home]).sum(dim=0)
     return total / torch.stack([h.rows for h in home]).sum(dim=0)  # 0 / 0 is NaN

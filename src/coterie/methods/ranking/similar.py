@@ -16,7 +16,7 @@ many rows of each class there are is taken from the roster where sites make it p
 that a site tells of count alike.
 
 With `epsilon` > 0 sketches have noise (`kernels/sketches.py`): σ is the least that keeps all sketches of a
-run together within (ε, δ) at each site, by the analytic Gaussian mechanism (`privacy/analytic.py`); of m
+run together within (ε, δ) at each site, by the analytic Gaussian mechanism (`privacy/accounting.py`); of m
 sketches each gets √m σ. What noise is expected to add to a distance is taken off with what chance adds. A
 site is called drowned if noise alone is expected to make half of its distances or more.
 
@@ -36,9 +36,10 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, Gathered, UnknownName
+from coterie.core.facts import ALL
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import ALL, METHODS, Info, Models, Reveals, asking, handed_out, only_for
+from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, only_for
 from coterie.core.net import Net, to_own
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
@@ -62,8 +63,7 @@ from coterie.methods.ranking.sketched import (
     told_by,
     transport_measure,
 )
-from coterie.privacy.accounting import check_budget, check_delta
-from coterie.privacy.analytic import sigma_of
+from coterie.privacy.accounting import check_budget, check_delta, sigma_of
 
 By = Literal["quantiles", "transport", "size"]
 COST = "dissimilarity"
@@ -248,4 +248,6 @@ class Similar:
     def reveals(self) -> Reveals:
         """Circles that train exchange models and tell losses; sketches tell numbers alone."""
         told = [name for sketch in self.sketches for name in told_by(sketch)]
-        return Reveals(sites=self.works, numbers=(*told, *(circles.told(self.local) if self.works else ())))
+        return Reveals(
+            sites=self.works, numbers=(*told, *(circles.revealed_numbers(self.local) if self.works else ()))
+        )

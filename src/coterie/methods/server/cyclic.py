@@ -20,17 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import UnknownName
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, loss_by_reply, scatter
 from coterie.core.net import Net, settle
+from coterie.core.options import check_options, chosen
 from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -62,7 +62,7 @@ class Cyclic:
 
     local: Trainer = SGD()
     """The work of a client when it has the model."""
-    order: Order = "drawn"
+    order: Order = chosen("drawn", Order)
     """Clients in an order that is drawn anew in each round, or in their own."""
     sample: float = 1.0
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
@@ -72,9 +72,8 @@ class Cyclic:
     common: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_options(self)
         FedAvg(sample=self.sample, norm=self.norm)
-        if self.order not in get_args(Order):
-            raise UnknownName("order", str(self.order), get_args(Order))
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         check_has_norms(self.norm, start)

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, losses_of, scatter
 from coterie.core.net import Net, Replies
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -58,14 +58,13 @@ class FedAvg:
     """The work of a client in a round."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
     norm: Norm = "average"
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.sample <= 1:
-            raise BadInput(f"sample={self.sample} must lie above 0 and up to 1: try 0.1")
+        check_options(self)
         check_norm(self.norm)
 
     @property

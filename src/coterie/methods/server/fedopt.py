@@ -26,7 +26,6 @@ beside Δ².
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,11 +35,11 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
 from coterie.core.held import Held, hold
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals
 from coterie.core.net import SERVER, Net
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import NOBODY, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -72,15 +71,14 @@ class FedOpt(ABC):
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
     norm: Norm = "average"
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
-    server_lr: float = 0.1
+    server_lr: float = bounded(0.1, "be above 0 and finite", "try 0.1")
     """Learning rate of the server."""
 
     scales_targets: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_options(self)
         fedavg.FedAvg(sample=self.sample, norm=self.norm)
-        if not 0 < self.server_lr < math.inf:
-            raise BadInput(f"server_lr={self.server_lr} must be above 0 and finite: try 0.1")
 
     @property
     def averaging(self) -> fedavg.FedAvg:
@@ -133,18 +131,10 @@ class FedOpt(ABC):
 class Adaptive(FedOpt):
     """Steps that are shorter where changes have been large."""
 
-    beta1: float = 0.9
+    beta1: float = bounded(0.9, "lie in [0, 1)", "try 0.9")
     """Decay of the mean of changes."""
-    tau: float = 1e-3
+    tau: float = bounded(1e-3, "be above 0 and finite", "try 0.001")
     """Keeps the division away from 0: the smaller, the more adaptive."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for option in ("beta1", "beta2"):
-            if not 0 <= getattr(self, option, 0) < 1:
-                raise BadInput(f"{option}={getattr(self, option)} must lie in [0, 1): try 0.9")
-        if not 0 < self.tau < math.inf:
-            raise BadInput(f"tau={self.tau} must be above 0 and finite: try 0.001")
 
     def first(self) -> float:
         return self.tau**2
@@ -178,7 +168,7 @@ class FedAdagrad(Adaptive):
 class FedYogi(Adaptive):
     """FedAvg whose average is a gradient for the server's Yogi."""
 
-    beta2: float = 0.99
+    beta2: float = bounded(0.99, "lie in [0, 1)", "try 0.9")
     """Decay of the mean of squared changes."""
 
     def spread(self, square: Tensor, delta: Tensor) -> Tensor:
@@ -190,7 +180,7 @@ class FedYogi(Adaptive):
 class FedAdam(Adaptive):
     """FedAvg whose average is a gradient for the server's Adam."""
 
-    beta2: float = 0.99
+    beta2: float = bounded(0.99, "lie in [0, 1)", "try 0.9")
     """Decay of the mean of squared changes."""
 
     def spread(self, square: Tensor, delta: Tensor) -> Tensor:
@@ -204,13 +194,8 @@ class FedAvgM(FedOpt):
 
     server_lr: float = 1.0
     """Learning rate of the server."""
-    momentum: float = 0.9
+    momentum: float = bounded(0.9, "lie in [0, 1)", "try 0.9")
     """Share of the last move that goes on, from 0 to below 1; 0 is fedavg."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.momentum < 1:
-            raise BadInput(f"momentum={self.momentum} must lie in [0, 1): try 0.9")
 
     def first(self) -> None:
         return None

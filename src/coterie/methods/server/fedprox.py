@@ -17,13 +17,12 @@ norm=local a client's own norms are held near what they were at the start of its
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from coterie.core.errors import BadInput
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS
+from coterie.core.options import bounded
 from coterie.kernels.proximal import Tethered
 from coterie.methods.server.fedavg import FedAvg
 
@@ -33,15 +32,10 @@ from coterie.methods.server.fedavg import FedAvg
 class FedProx(FedAvg):
     """FedAvg with local work that is pulled back towards the shared model."""
 
-    mu: float = 0.01
+    mu: float = bounded(0.01, "be at least 0 and finite", "try 0.01")
     """How strong the pull is; 0 is fedavg."""
 
     searched: ClassVar[tuple[str, ...]] = ("mu=0.001..10:log",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.mu < math.inf:
-            raise BadInput(f"mu={self.mu} must be at least 0 and finite: try 0.01")
 
     @property
     def work(self) -> Trainer:

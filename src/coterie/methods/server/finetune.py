@@ -22,6 +22,7 @@ from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
 from coterie.core.net import Net, settle, to_own
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -55,7 +56,7 @@ class FineTune:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    tune: int = 5
+    tune: int = bounded(5, "be at least 1", "use fedavg to leave tuning out")
     """Rounds at the end in which each client trains alone."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
@@ -69,8 +70,7 @@ class FineTune:
     searched: ClassVar[tuple[str, ...]] = ("tune=1|2|5|10",)
 
     def __post_init__(self) -> None:
-        if self.tune < 1:
-            raise BadInput(f"tune={self.tune} must be at least 1: use fedavg to leave tuning out")
+        check_options(self)
         fedavg.FedAvg(sample=self.sample, norm=self.norm)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:

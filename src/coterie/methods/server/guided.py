@@ -26,17 +26,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, scatter
 from coterie.core.net import Net, Replies
+from coterie.core.options import bounded, check_options, chosen
 from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -89,15 +90,15 @@ class Guided:
     """The work of a client in a round."""
     metric: str = "stable-rank"
     """What a client's layer is measured by; several are multiplied: "stable-rank*update-norm"."""
-    beta: float = 0.8
+    beta: float = bounded(0.8, "lie between 0 and 1", "try 0.8")
     """How much of the last smoothed score stays, from 0 (no memory) to 1."""
     zeta: float = 1.0
     """How much of the new score is added; below 0, those with low scores weigh more."""
-    floor: float = 1e-3
+    floor: float = bounded(1e-3, "be above 0 and finite", "try 0.001")
     """The least smoothed score, above 0."""
     weighted: bool = True
     """Multiply scores by numbers of training samples."""
-    linear: Linear = "inherit"
+    linear: Linear = chosen("inherit", Linear)
     """Beside convolutions, linear layers inherit the score of the last one before, or have their own."""
     raw: bool = False
     """Stable rank, knowledge gain and uniqueness of weights as they are, not of their low-rank part."""
@@ -107,15 +108,10 @@ class Guided:
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         chained(self.metric)
-        if not 0 <= self.beta <= 1:
-            raise BadInput(f"beta={self.beta} must lie between 0 and 1: try 0.8")
         if not math.isfinite(self.zeta):
             raise BadInput(f"zeta={self.zeta} must be finite: try 1")
-        if not 0 < self.floor < math.inf:
-            raise BadInput(f"floor={self.floor} must be above 0 and finite: try 0.001")
-        if self.linear not in get_args(Linear):
-            raise UnknownName("linear", str(self.linear), get_args(Linear))
         FedAvg(sample=self.sample, norm=self.norm)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -158,7 +154,7 @@ class Guided:
         shared, norms = gathered(net, weights, replies, state.norms)
         info = replace(
             server_info(n, replies, mean_share(by_name, shared.like)),
-            extras={LAYERS: dict(zip(layers, by_client(shares, here, n), strict=True))},
+            extras={LAYERS: dict(zip(layers, _by_client(shares, here, n), strict=True))},
         )
         alpha = state.alpha.index_copy(1, here, alpha)
         return State(shared, state.names, alpha, past, norms), info
@@ -258,7 +254,7 @@ def mean_share(by_name: Mapping[str, Tensor], beliefs: Beliefs) -> Tensor:
     return total / sum(sizes.values())
 
 
-def by_client(shares: Tensor, hosts: Tensor, n: int) -> list[list[float | None]]:
+def _by_client(shares: Tensor, hosts: Tensor, n: int) -> list[list[float | None]]:
     """Shares [layer, reply] laid out by client, None for those that did not answer: what JSON can hold."""
     rows = [scatter(row, hosts, n).tolist() for row in shares]
     return [[None if math.isnan(v) else v for v in row] for row in rows]

@@ -36,7 +36,7 @@ from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.ruled import Sum, summed, told
+from coterie.methods.ruled import Sum, rule_figures, summed
 from coterie.methods.server.fedavg import FedAvg, sample_clients, server_info
 from coterie.methods.server.norms import models_of
 from coterie.rules import Chain, chained, liars_of
@@ -118,7 +118,7 @@ class Robust:
         else:
             found = Sum(None, torch.zeros(len(replies), dtype=torch.float64))
         info = server_info(n, replies, found.shares)
-        extras = {"rule": told(names, {"server": (found, replies.hosts)})}
+        extras = {"rule": rule_figures(names, {"server": (found, replies.hosts)})}
         return State(found.belief or state.beliefs, n), replace(info, extras=extras)
 
     def models(self, state: State) -> Models:
@@ -127,7 +127,5 @@ class Robust:
     def reveals(self) -> Reveals:
         measured = () if self.chain.reads == "nothing" else ("distances",)
         return Reveals(
-            coordinator=True,
-            opened=self.chain.last.needs.opens,
-            numbers=(*numbers_of(self.local), *measured),
+            coordinator=True, opened=self.chain.last.needs.opens, numbers=(*numbers_of(self.local), *measured)
         )

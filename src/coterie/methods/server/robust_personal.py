@@ -28,10 +28,10 @@ from torch import Tensor
 
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput
+from coterie.core.facts import ALL
 from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import (
-    ALL,
     METHODS,
     Info,
     Models,
@@ -43,12 +43,13 @@ from coterie.core.method import (
     scatter,
 )
 from coterie.core.net import Net, Replies
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import WEIGHTS, Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.ruled import Sum, stepped, summed, told
+from coterie.methods.ruled import Sum, rule_figures, stepped, summed
 from coterie.methods.server.weight_erosion import requesters_at_once, rows_of
 from coterie.rules import Chain, chained, liars_of
 from coterie.rules.chain import Liars, check_liars, unguarded
@@ -94,14 +95,13 @@ class RobustPersonal:
     """How replies become one model, with options: monna, fltrust, nnm+krum, ..."""
     f: Liars = "auto"
     """How many clients may lie; auto: the largest number with n > 3f that the rule allows."""
-    server_step: float = 1.0
+    server_step: float = bounded(1.0, "lie above 0 and up to 1", "try 1")
     """How far to go from the old model to the new one, above 0 and up to 1."""
 
     def __post_init__(self) -> None:
+        check_options(self)
         check_liars(self.f)
         chained(self.rule)
-        if not 0 < self.server_step <= 1:
-            raise BadInput(f"server_step={self.server_step} must lie above 0 and up to 1: try 1")
         if self.local.keeps and self.requester == ALL:
             raise BadInput(
                 "keep=true needs one requester, as a client keeps one optimiser's state: "
@@ -133,7 +133,7 @@ class RobustPersonal:
         state = State(together([t.belief for t in turns]), n)
         losses = torch.stack([t.loss for t in turns])
         heard = {names[r]: t.found for r, t in zip(who, turns, strict=True) if t.found is not None}
-        extras: dict[str, Any] = {"rule": told(names, heard)}
+        extras: dict[str, Any] = {"rule": rule_figures(names, heard)}
         return state, Info(
             weights=rows_of(who, [t.shares for t in turns], empty=0.0),
             loss=losses[self.models(state).of, torch.arange(n)],  # of a client's model, on its own data

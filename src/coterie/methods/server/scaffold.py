@@ -24,7 +24,6 @@ needs everybody in every round, its numbers are those of weighted=true here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -32,11 +31,11 @@ from typing import ClassVar
 import torch
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
 from coterie.core.held import Held, hold, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
 from coterie.core.net import SERVER, Net, from_server
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -70,15 +69,14 @@ class Scaffold:
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = 1.0
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
-    server_step: float = 1.0
+    server_step: float = bounded(1.0, "be above 0 and finite", "try 1")
     """How far to go from the old model to the average, above 0; beyond 1 goes past it."""
 
     small_steps: ClassVar[str] = "sgd"
 
     def __post_init__(self) -> None:
+        check_options(self)
         FedAvg(sample=self.sample)
-        if not 0 < self.server_step < math.inf:
-            raise BadInput(f"server_step={self.server_step} must be above 0 and finite: try 1")
         Controlled(self.local)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:

@@ -38,17 +38,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
+from coterie.core.facts import ALL
 from coterie.core.held import Held, together
 from coterie.core.kernel import Trainer
 from coterie.core.method import (
-    ALL,
     METHODS,
     Info,
     Models,
@@ -60,6 +60,7 @@ from coterie.core.method import (
     scatter,
 )
 from coterie.core.net import Net, Replies
+from coterie.core.options import bounded, check_options, chosen
 from coterie.core.partners import Partners
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -122,19 +123,21 @@ class WeightErosion:
     """The work of a client in a round: steps=1 for one minibatch, epochs for a sum along local SGD."""
     requester: str = "all"
     """The client that asks for a model, by name; all: each for itself, at as many times the work."""
-    p_d: float | Literal["auto"] = 0.05
+    p_d: float | Literal["auto"] = bounded(
+        0.05, "be at least 0 and finite", "try 0.05 or auto", besides="auto"
+    )
     """Distance penalty factor (Grimberg: 0.05); auto is 0.1 / clients (Gengler)."""
-    p_s: float = 0.0
+    p_s: float = bounded(0.0, "be at least 0 and finite", "try 0")
     """Size penalty factor: how much faster weights fall with each pass over a client's data (Gengler: 2)."""
-    beta: Beta = "one"
+    beta: Beta = chosen("one", Beta)
     """A second, fixed weight of each client: one, or its number of training samples (Grimberg, section 6)."""
     participation: bool = False
     """Count as r - 1 only the rounds in which a client took part (Grimberg, resilience)."""
-    late: Late = "mean"
+    late: Late = chosen("mean", Late)
     """The first weight of a client that joins later: mean or median of all that did before, or one."""
     importance: tuple[str, ...] = ()
     """How often the squares of a layer count in distances, as layer=number; 1 if not named (Gengler, V.C)."""
-    server_step: float = 1.0
+    server_step: float = bounded(1.0, "lie above 0 and up to 1", "try 1")
     """How far to go from the old model to the mixed one, above 0 and up to 1."""
     per_step: bool = True
     """Compare updates divided by their steps, so that more rows alone do not make a client differ."""
@@ -142,17 +145,9 @@ class WeightErosion:
     """Stop once no cone of this half-angle, in degrees, holds all gradients (Grimberg, ex. 4); 90: never."""
 
     def __post_init__(self) -> None:
-        if self.p_d != "auto" and (isinstance(self.p_d, str) or not 0 <= self.p_d < math.inf):
-            raise BadInput(f"p_d={self.p_d} must be at least 0 and finite: try 0.05 or auto")
-        if not 0 <= self.p_s < math.inf:
-            raise BadInput(f"p_s={self.p_s} must be at least 0 and finite: try 0")
-        if not 0 < self.server_step <= 1:
-            raise BadInput(f"server_step={self.server_step} must lie above 0 and up to 1: try 1")
+        check_options(self)
         if not 0 < self.cone <= 90:
             raise BadInput(f"cone={self.cone} must lie above 0 and up to 90 degrees: try 80, or 90 for never")
-        for option, kind in (("beta", Beta), ("late", Late)):
-            if getattr(self, option) not in get_args(kind):
-                raise UnknownName(option, str(getattr(self, option)), get_args(kind))
         parsed(self.importance)
         if self.local.keeps and self.requester == "all":
             raise BadInput(

@@ -1,0 +1,115 @@
+"""A number or name of a person or a row.
+
+That no two rows have the same number tells nothing by itself: so it is with laboratory values. A column
+numbers persons or rows if its name says so, if it counts rows, or if no number is there twice though there
+were so few to choose from that some would be. Long codes of one length, and all that is no certainty, are a
+question. Digits that stand for something else are values of a category if they are few, else left out and a
+question.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from coterie.data.kinds.base import KINDS, ColumnKind, Verdict, register
+from coterie.data.kinds.category import MANY, MOST_VALUES
+from coterie.data.tables.cells import Values
+from coterie.data.tables.names import (
+    PERSONAL,
+    names_code,
+    names_identifier,
+    names_measure,
+    names_numbering,
+    names_person,
+    words_in,
+)
+from coterie.data.tables.texts import same
+
+if TYPE_CHECKING:
+    from coterie.data.tables.numerals import Numbers
+
+
+LONGER = 1e6  # codes of so many digits are longer than most quantities
+TWINS = 15.0  # twins to be expected by chance, from which on it is a sign that there are none
+
+
+@register
+class Code(ColumnKind):
+    name = "code"
+    noun = "a code"
+    numbers_at = 30
+    left_out = "its digits are no quantity"
+    by_site = True
+
+    def of_numbers(self, name: str, numbers: Numbers, zeros: bool) -> Verdict | None:
+        named = names_code(name, numbers.whole) and not names_person(name)
+        code = named or (zeros and not names_identifier(name))
+        return self.of_digits(name, numbers, zeros) if code else None
+
+    def of_digits(self, name: str, numbers: Numbers, zeros: bool) -> Verdict:
+        sign = "zeros before its numbers are" if zeros else f"its name ({name}) is"
+        why = f"{sign} that of a code, and no quantity"
+        if len(numbers) <= MOST_VALUES and (2 * len(numbers) <= numbers.total() or numbers.total() < MANY):
+            says = f'{why}: {len(numbers)} values of a category; if it is a quantity, write use = "number"'
+            return Verdict("category", why, says=(says,))
+        doubt = (
+            f"{why}, of {len(numbers)} different: left out. To use it, write "
+            'use = "category" and values, or use = "number" if it is a quantity'
+        )
+        return Verdict(self.name, why, doubt=doubt)
+
+
+@register
+class Identifier(ColumnKind):
+    name = "identifier"
+    noun = "an identifier"
+    cells_at = 50
+    numbers_at = 40
+    left_out = "it tells who a row is, nothing that holds for others"
+    family = "identifier"
+    by_site = True
+    lasts = True
+
+    def of_cells(self, name: str, values: Values, commas: bool) -> Verdict | None:
+        if names_identifier(name) or words_in(name) & PERSONAL:
+            return Verdict(self.name, f"its name says so ({name})")
+        total, texts = values.total(), len({same(c) for c in values})
+        length = sum(len(str(c).split()) * n for c, n in values.items()) / total
+        if total >= MANY and texts / total > 0.9 and length <= 2.5:
+            return Verdict(self.name, f"{texts} different texts in {total} rows")
+        return None
+
+    def of_numbers(self, name: str, numbers: Numbers, zeros: bool) -> Verdict | None:
+        total = numbers.total()
+        if not numbers.whole:
+            return None
+        if names_identifier(name):
+            few = len(numbers) <= MOST_VALUES and 5 * len(numbers) <= total and total >= MANY
+            if few and not names_person(name):
+                return cast(Code, KINDS["code"]).of_digits(name, numbers, zeros)
+            return Verdict(self.name, f"its name says so ({name})")
+        return self.numbering(name, numbers) if total >= MANY and not names_measure(name) else None
+
+    def numbering(self, name: str, numbers: Numbers) -> Verdict | None:
+        """Whole numbers that count rows, or stand for persons or cases; None for quantities."""
+        total, different, least, most = numbers.total(), len(numbers), numbers.least, numbers.most
+        alone = different == total
+        in_order = bool((np.diff(numbers.values) > 0).all())
+        starts = least in (0, 1) or least >= 1000 or names_numbering(name) or in_order
+        if alone and starts and most - least == total - 1:
+            return Verdict(self.name, "it counts the rows: no number is there twice and none is left out")
+        if different >= MANY and names_numbering(name) and different >= 0.9 * total:
+            return Verdict(self.name, f"its name says so ({name}), {different} different in {total} rows")
+        back = 'left out; if it is a quantity, write use = "number"'
+        if alone and total * total / (2 * (most - least + 1)) > TWINS:
+            why = f"no number is there twice, of {most - least + 1:g} that could be"
+            kept = 'It is used as a quantity; if not, write use = "leave-out"'
+            said = f"its cells are numbers from {least:g} to {most:g}"
+            return Verdict("number", said, doubt=f"{why}: does it number rows or persons? {kept}")
+        if different >= MANY and least >= LONGER and numbers.one_length:
+            why = f"{different} different numbers of {len(f'{least:.0f}')} digits in {total} rows"
+            doubt = f"{why}: do they stand for persons or cases? It is {back}"
+            return Verdict(self.name, why, doubt=doubt)
+        return None

@@ -1,0 +1,49 @@
+"""What a run has besides its rounds: energy, budgets, privacy, ownership, ... Each is a folder here.
+
+Nothing outside this package names one of them. A folder brings what it needs, in files with these names:
+
+    hook.py      `HOOK`, what it does before, around and after rounds (`runs/hooks.py`)
+    wrapper.py   a wrapper of the net, or several: importing it registers them (`core/net.py`)
+    record.py    what it keeps of a run, `KEPT`, and makes of its record, `VIEWS`, by name (`runs/record.py`)
+    shown.py     its parts of the report, of what is said on a screen, of figures on paper: `PARTS`, each a
+                 maker of blocks (`show/parts.py`); what it says is in words.toml, in three languages
+    tables.py    `COLUMNS` of the summary, by name, and `FRAMES` that are written as CSV, by the file's name
+    resume.py    a folder that is no run, known by the `FILE` in it: `resume` goes on with it, and `report`
+                 tells it again, or is None
+    option.py    an option of `run` and `compare`, `OPTION`, and what is then `around` each run (`cli/run.py`)
+    command.py   its commands in the shell: `COMMANDS`, which `cli/main.py` reads without importing it
+
+A folder that is not there is left out, and the program works without it. So is one that stands on another
+that is not there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from types import ModuleType
+
+PARTS = ("hook", "wrapper", "record", "shown", "tables", "resume", "option", "command")
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """The features that are there, in the order of their names."""
+    return tuple(sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg))
+
+
+@functools.cache
+def brought(part: str) -> tuple[ModuleType, ...]:
+    """The files of that name (`PARTS`), of all features that have one."""
+    return tuple(module for name in names() if (module := _loaded(name, part)) is not None)
+
+
+def _loaded(name: str, part: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(f"{__name__}.{name}.{part}")
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.startswith(f"{__name__}.") and missing.count(".") in (2, 3):
+            return None  # this feature, its file of that name, or another that it stands on is not there
+        raise

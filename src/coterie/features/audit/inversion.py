@@ -1,0 +1,269 @@
+"""Inversion: which rows can be worked out from what left a client?
+
+What leaves is a step θ - θ', of one row at worst, of a whole visit in the run. Four steps are attacked, all
+at the model that the client began with:
+
+    gradient     of one row by itself, without local work: the worst case, whatever the run does
+    one row      what the run's local work makes of a client that has this row alone, in one step
+    one batch    the same of as many rows as the run has in a batch
+    one visit    the run's own work on the client's own rows: its batches, its epochs, its noise
+
+The attack (`deep_leakage.py`) is exact where a first linear layer takes rows as they are. A step is
+taken for a gradient times learning rate and number of steps. With one step of plain SGD it is one; after many
+local steps, with Adam or with noise it is not, and the attack fails there: that is for others to improve.
+
+How close a candidate comes is its cosine with the row (1: the same direction); for pictures also the PSNR in
+dB (30 and more can hardly be told from the original). Beside it stands how close a stranger comes: the best
+of as many of the client's test rows, which nobody trained on. Somebody who knows what such rows look like
+gets that far without any attack.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from coterie.core import belief as tree
+from coterie.core.belief import Belief
+from coterie.core.client import Client, Samples
+from coterie.core.errors import CoterieError
+from coterie.core.facts import method_fact
+from coterie.core.held import at_coordinator, hold
+from coterie.core.kernel import Trainer
+from coterie.core.net import edges_of
+from coterie.core.seeds import Key
+from coterie.engines import ENGINES
+from coterie.features.audit import deep_leakage
+from coterie.features.audit.canaries import adds_noise
+from coterie.features.audit.rows import columns, cosines, is_picture, psnr, side_by_side
+from coterie.features.audit.subject import Subject
+from coterie.nets.in_process import InProcess
+
+PROVES = (
+    "Where a recovered row is the original, whoever receives such a step has the patient's row, without "
+    "ever having seen the data."
+)
+PROVES_NOT = (
+    "Where the recovered row is noise, or no closer than a stranger's, this attack failed on this step. A "
+    "better one, or one that combines many rounds, may succeed: nothing is proved."
+)
+SAME = 0.99  # a cosine from which a row counts as recovered
+TRIED = 4  # single rows
+SHOWN = 2  # rows of a case that are shown
+TOGETHER = 8  # pictures that are looked for at once
+
+
+class _Step(NamedTuple):
+    """A step that left a client: from which rows, in how many local steps, and read as what gradient."""
+
+    rows: Samples
+    steps: int
+    gradient: Belief
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """What is attacked, and in words."""
+
+    name: str
+    about: str
+    steps: tuple[_Step, ...]
+
+
+def attack(subject: Subject) -> dict[str, Any]:
+    """All cases, with the rows that came closest side by side; pictures are under `files`, as PNG."""
+    client, key = subject.clients[subject.place], subject.key.at("inversion")
+    layer = deep_leakage.takes_rows_as_they_are(subject.learner.scoring, client.train.x[:1])
+    files: dict[str, bytes] = {}
+    cases = []
+    for case in cases_of(subject, client, key):
+        found = [_candidates(subject, layer, step, key.at(case.name, i)) for i, step in enumerate(case.steps)]
+        cases.append(_judged(subject, client, case, found, files))
+    picture = is_picture(client.train.x.shape[1:])
+    return {
+        "client": client.name,
+        "attack": "linear" if layer else "deep leakage",
+        "inputs": "pictures" if picture else "columns" if _has_units(subject, client) else "inputs",
+        "noise": adds_noise(subject),
+        "frozen_layers": subject.here.setup.body is not None,
+        "cases": cases,
+        "files": files,
+        "proves": PROVES,
+        "proves_not": PROVES_NOT,
+    }
+
+
+def why_not(subject: Subject) -> str:
+    """Why it cannot be tried; nothing if it can."""
+    learner = subject.learner
+    client = subject.clients[subject.place]
+    if deep_leakage.takes_rows_as_they_are(learner.scoring, client.train.x[:1]):
+        return ""
+    if client.task != "classification":
+        return f"pictures are looked for by their class, and this run is a {client.task}"
+    return deep_leakage.why_not(learner.scoring, sum(p.numel() for p in learner.scoring.parameters()))
+
+
+def cases_of(subject: Subject, client: Client, key: Key) -> list[_Case]:
+    """What can be attacked in this run, from the worst case to what really left."""
+    first, learner = subject.first(subject.place), subject.learner
+    chosen = torch.randperm(len(client.train), generator=key.at("rows").torch())
+    ones = [_only(client.train, chosen[i : i + 1]) for i in range(min(TRIED, len(chosen)))]
+    steps = []
+    for rows in ones:
+        gradient = deep_leakage.gradient_at(learner, first, rows.x, rows.y)
+        steps.append(_Step(rows, 1, {name: t.detach() for name, t in gradient.items()}))
+    found = [_Case("gradient", "the gradient of one row by itself: the worst case", tuple(steps))]
+    work = method_fact(subject.here.method, "local")
+    if work is None or not hasattr(work, "plan"):
+        return found
+    single = in_one_step(work, 1)
+    if single is not None:
+        left = [_left_behind(subject, client, rows, single, key.at("one", i)) for i, rows in enumerate(ones)]
+        said = "one row, by the run's local work in one step"
+        found.append(_Case("one row", said, tuple(step for step in left if step is not None)))
+    whole = _left_behind(subject, client, client.train, work, key.at("visit"))
+    batch = min(batch_of(work), len(client.train))
+    several = in_one_step(work, batch)
+    if several is not None and whole is not None and whole.steps > 1 and batch > 1:
+        step = _left_behind(subject, client, _only(client.train, chosen[:batch]), several, key.at("batch"))
+        said = f"one batch of {batch} rows, in one step"
+        found.append(_Case("one batch", said, () if step is None else (step,)))
+    if whole is not None:
+        work_done = f"{len(client.train)} rows, {whole.steps} local step{'s' * (whole.steps > 1)}"
+        said = f"one visit as in the run: {work_done}"
+        found.append(_Case("one visit", said, (whole,)))
+    return [case for case in found if case.steps]
+
+
+def _left_behind(subject: Subject, client: Client, rows: Samples, work: Trainer, key: Key) -> _Step | None:
+    """The step that local work leaves on some rows, read as a gradient; None if its reply is no model."""
+    net = InProcess(ENGINES.make("loop"), subject.learner, (replace(client, train=rows),))
+    first, key = subject.first(subject.place), key.at_round(1, subject.here.settings.rounds)
+    sent = hold(tree.stack([first]), at_coordinator(1))
+    try:
+        replies = net.visit(work, sent, edges_of([(0, 0)]), key)
+    except CoterieError:  # work that this client alone cannot do: it needs something beside it
+        return None
+    names = subject.learner.trainable
+    if replies.held is None or not set(names) <= set(replies.beliefs.names):
+        return None
+    reply = tree.row(replies.beliefs.tensors, 0)
+    steps = len(work.plan(len(rows), key.at("guest", 0, "host", 0)))
+    scale = rate_of(work) * steps
+    return _Step(rows, steps, {n: (first[n] - reply[n]).detach() / scale for n in names})
+
+
+def in_one_step(work: Any, batch: int) -> Any:
+    """The same local work in a single step on so many rows; None if it cannot be told so."""
+    options = {f.name for f in dataclasses.fields(work)}
+    if {"steps", "batch"} <= options:
+        return replace(work, steps=1, batch=batch)
+    for name in options:
+        inner = getattr(work, name)
+        if dataclasses.is_dataclass(inner) and hasattr(inner, "plan"):
+            changed = in_one_step(inner, batch)
+            return None if changed is None else replace(work, **{name: changed})
+    return None
+
+
+def _option_of(work: Any, name: str, default: float) -> float:
+    """An option of local work, or of the work inside it."""
+    for f in dataclasses.fields(work):
+        value = getattr(work, f.name)
+        if f.name == name:
+            return float(value)
+        if dataclasses.is_dataclass(value) and hasattr(value, "plan"):
+            return _option_of(value, name, default)
+    return default
+
+
+def rate_of(work: Any) -> float:
+    return _option_of(work, "lr", 1.0) or 1.0
+
+
+def batch_of(work: Any) -> int:
+    return int(_option_of(work, "batch", 1))
+
+
+def _only(rows: Samples, index: Tensor) -> Samples:
+    return Samples(rows.x[index], rows.y[index])
+
+
+def _candidates(
+    subject: Subject, layer: tuple[str, str] | None, step: _Step, key: Key
+) -> tuple[Tensor, dict[str, Any]]:
+    """Rows that a step may have come from [candidate, ...], and what else the attack found out."""
+    shape = step.rows.x.shape[1:]
+    if layer:
+        weight, bias = (step.gradient[name] for name in layer)
+        return deep_leakage.rows_of(weight, bias).reshape(-1, *shape), {}
+    learner, belief = subject.learner, subject.first(subject.place)
+    if len(step.rows) == 1:
+        label = deep_leakage.label_of(step.gradient[deep_leakage.last_bias(learner.scoring)])
+        labels, told = torch.tensor([label]), {"label": label}
+    else:
+        labels, told = step.rows.y[:TOGETHER], dict[str, Any]()
+    like = subject.clients[subject.place].test.x
+    like = like if len(like) else step.rows.x
+    pictures, apart = deep_leakage.recovered(learner, belief, step.gradient, labels, like, key)
+    return pictures.double(), {**told, "mismatch": apart}
+
+
+def _judged(
+    subject: Subject, client: Client, case: _Case, found: list[tuple[Tensor, Any]], files: dict[str, bytes]
+) -> dict[str, Any]:
+    """How close the candidates of a case come to its rows, and the closest ones to be shown."""
+    closest, strange, shown, labels = list[float](), list[float](), list[dict[str, Any]](), list[bool]()
+    pairs = []
+    for step, (some, told) in zip(case.steps, found, strict=True):
+        if len(some):
+            alike = cosines(some, step.rows.x).nan_to_num(0.0)
+            best, which = alike.max(dim=0)
+        else:  # no bias moved: there is nothing to divide by
+            best, which = torch.zeros(len(step.rows)), torch.zeros(len(step.rows), dtype=torch.int64)
+        closest += best.tolist()
+        others = client.test.x[: max(1, len(some))]
+        if len(others):
+            strange += cosines(others, step.rows.x).max(dim=0).values.tolist()
+        if "label" in told:
+            labels.append(told["label"] == int(step.rows.y[0]))
+        nearest = best.argsort(descending=True, stable=True).tolist()
+        pairs += [(float(best[i]), step.rows.x[i], some[which[i]]) for i in nearest if len(some)]
+    pairs.sort(key=lambda pair: -pair[0])
+    low, high = float(client.train.x.min()), float(client.train.x.max())
+    picture = is_picture(client.train.x.shape[1:])
+    louder = [psnr(b, a, (high - low) or 1.0) for _, a, b in pairs] if picture else []
+    for i, (cosine, original, recovered) in enumerate(pairs[:SHOWN]):
+        if picture:
+            name = f"{case.name.replace(' ', '-')}-{i + 1}.png"
+            files[name] = side_by_side(original, recovered, low, high)
+            shown.append({"cosine": cosine, "psnr": louder[i], "picture": name})
+        else:
+            made = client.preparation if _has_units(subject, client) else None
+            table = columns(original, recovered, client.features, made)
+            shown.append({"cosine": cosine, "columns": table})
+    return {
+        "case": case.name,
+        "about": case.about,
+        "rows": len(closest),
+        "steps": max(step.steps for step in case.steps),
+        "cosine": median(closest),
+        "best": max(closest),
+        "recovered": sum(cosine >= SAME for cosine in closest),
+        "stranger": median(strange) if strange else None,
+        **({"psnr": max(louder)} if louder else {}),
+        **({"labels_right": sum(labels), "labels": len(labels)} if labels else {}),
+        "shown": shown,
+    }
+
+
+def _has_units(subject: Subject, client: Client) -> bool:
+    """Whether it is known how this client's inputs came from the columns of a table."""
+    made, body = client.preparation, subject.here.setup.body
+    return made is not None and body is None and len(made.features) == client.train.x[0].numel()

@@ -1,0 +1,1 @@
+"""What runs spend, budgets that end them, and methods at equal cost."""

@@ -1,0 +1,1 @@
+"""How sure models are, and how often they are right."""

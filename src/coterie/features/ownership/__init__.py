@@ -1,0 +1,1 @@
+"""Who withdrew from sums, and who was kept out of them."""

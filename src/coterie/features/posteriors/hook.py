@@ -1,0 +1,57 @@
+"""What clients sent for others to join later, if the method is of that kind and the sites are here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from coterie.core import belief as tree
+from coterie.core.method import sent_by
+from coterie.models import MODELS
+from coterie.posteriors import Saved, store
+from coterie.runs.about import fingerprint
+from coterie.runs.experiment import Experiment
+from coterie.runs.folder import POSTERIORS, file_name
+from coterie.runs.hooks import Hook, Run
+
+
+def _sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
+    rows = {m.name: m.train for m in experiment.roster.members}
+    made, roster, origin = network(experiment), experiment.roster, experiment.origin
+    return [
+        Saved(
+            name,
+            rows[name],
+            posterior,
+            made,
+            buffers,
+            roster.features,
+            roster.classes,
+            origin.preparations.get(name),
+            None if origin.recipe is None else origin.recipe.for_site(name),  # nothing of other sites
+        )
+        for name, (posterior, buffers) in sent_by(
+            experiment.method, state, experiment.net.peek, list(rows)
+        ).items()
+    ]
+
+
+def network(experiment: Experiment) -> dict[str, Any]:
+    """How to build the model, where it is one of ours and takes the data as it is; else what it stands on."""
+    name, roster = experiment.settings.model, experiment.roster
+    if experiment.body is not None:
+        return {"body": fingerprint(replace(roster, members=()), tree.belief_of(experiment.body.network))}
+    if name not in MODELS:
+        return {}
+    options = dict(experiment.settings.options.get(name, {}))
+    return {"name": name, "options": options, "shape": list(roster.shape), "outputs": roster.outputs}
+
+
+class PosteriorHook(Hook):
+    def save(self, run: Run) -> None:
+        assert run.folder is not None
+        for saved in _sent_posteriors(run.experiment, run.state):
+            store.write(run.folder.path / POSTERIORS / f"{file_name(saved.client)}.safetensors", saved)
+
+
+HOOK = PosteriorHook

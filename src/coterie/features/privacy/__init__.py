@@ -1,0 +1,1 @@
+"""What looking at rows has cost, in epsilon, and what noise costs."""

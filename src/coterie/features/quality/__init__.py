@@ -1,0 +1,1 @@
+"""What a check of the data found."""

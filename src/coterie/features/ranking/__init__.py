@@ -1,0 +1,1 @@
+"""Who is worth learning with: a ranking of the others, before anything is trained together."""

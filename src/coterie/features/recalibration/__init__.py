@@ -1,0 +1,1 @@
+"""What is done to the probabilities of the models in use."""

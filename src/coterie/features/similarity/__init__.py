@@ -1,0 +1,1 @@
+"""How alike the sites are, two by two, before anything is trained."""

@@ -1,0 +1,173 @@
+"""How alike sites are, in sentences, tables and figures: for `coterie similar`, its page, and reports."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.features.similarity.plots import column_plot, heat_plot, map_plot, mean_terms, tree_plot
+from coterie.features.similarity.similarity import MEASURES, SIZES, Similarity, similarity_of
+from coterie.show.blocks import Block, More, Note, Points, Section, Sentence, Table
+from coterie.show.numbers import NONE
+from coterie.show.parts import Part, Runs
+from coterie.show.words import Figure, listed, said
+
+NAMED = 3  # columns that a sentence names
+CLEAR = 3.0  # times what chance makes: two samples of the same rows reach it in fewer than 1 of 300 columns
+SMALL, LARGE = 0.05, 1.0  # deviations: what is none, and what rows must not miss to call columns alike
+
+
+def _similarity_part(runs: Runs) -> list[Block]:
+    """Nothing where no run asked for sketches."""
+    blocks: list[Block] = []
+    for i, (label, some) in enumerate(runs.by_label.items()):
+        if (found := similarity_of(some[0])) is not None:
+            mine = blocks_of(found, f"{runs.key}-similarity-{i}")
+            blocks += [Section(label, mine)] if len(runs.by_label) > 1 else mine
+    return blocks
+
+
+PARTS = (Part("similarity", "similar.title", 80, _similarity_part),)
+
+
+def blocks_of(found: Similarity, key: str) -> list[Block]:
+    plots = [heat_plot(found, key), map_plot(found, key), tree_plot(found, key), column_plot(found, key)]
+    meanings = [(said(f"similar.called.{m}"), said(f"similar.means.{m}")) for m in (*found.measures, SIZES)]
+    columns, pairs = column_table(found), pair_table(found)
+    return [
+        *(Note(said("similar.line", said=line)) for line in warnings(found)),
+        Points(sentences(found)),
+        *(Sentence(means, lead=said("similar.name", name=name)) for name, means in meanings),
+        Sentence(said("similar.control")),
+        *(plot for plot in plots if plot is not None),
+        *([More(said("similar.columns_table"), [columns])] if columns.rows else []),
+        More(said("similar.pairs_table"), [pairs]),
+    ]
+
+
+def of_pair(found: Similarity, i: int, j: int) -> str:
+    """One sentence on two sites: what they measure alike, and in what they differ most."""
+    terms, pair = found.terms[i, j], {"one": found.sites[i], "other": found.sites[j]}
+    if not terms.size or not np.isfinite(terms).any():
+        return said("similar.no_quantiles", **pair)
+    order = np.argsort(-terms, kind="stable")
+    clear = CLEAR * found.expected[i, j]
+    differ = [c for c in order if terms[c] > max(clear[c], SMALL)]
+    rest = [c for c in order[::-1] if terms[c] <= max(clear[c], SMALL)]
+    same = [c for c in rest if clear[c] <= LARGE]
+    if not differ:
+        if len(same) == len(rest):
+            return said("similar.same", **pair)
+        rows = listed([f"{found.rows[k]:.0f}" for k in (i, j)])
+        return said("similar.cannot_tell", **pair, rows=rows, most=Figure(f"{clear[rest].max():.2f}"))
+    named = [(found.columns[c], Figure(f"{terms[c]:.2f}")) for c in differ[:NAMED]]
+    most = listed([said("similar.column_by", column=column, value=value) for column, value in named])
+    if not same:
+        return said(f"similar.{'some_columns' if rest else 'every_column'}", **pair, most=most)
+    least = listed([found.columns[c] for c in same[:NAMED]])
+    return said("similar.alike_and_not", **pair, least=least, most=most)
+
+
+def nearest(found: Similarity, i: int, measure: str) -> str:
+    row = found.measures[measure][i]
+    if not np.isfinite(row).any():
+        return said("similar.no_answer", site=found.sites[i])
+    near, far = int(np.nanargmin(row)), int(np.nanargmax(row))
+    value: str = Figure(f"{row[near]:.2f}")
+    if (chance := found.chance.get(measure)) is not None:
+        key = "no_more_than_chance" if row[near] <= chance[i, near] else "by_chance"
+        value = said(f"similar.{key}", value=value, chance=Figure(f"{chance[i, near]:.2f}"))
+    nearest = {"site": found.sites[i], "near": found.sites[near], "value": value}
+    if near == far:
+        return said("similar.nearest", **nearest)
+    return said("similar.nearest_farthest", **nearest, far=found.sites[far], most=Figure(f"{row[far]:.2f}"))
+
+
+def _leading(found: Similarity) -> str:
+    """The measure that sentences go by."""
+    return next(name for name in MEASURES if name in found.measures)
+
+
+def warnings(found: Similarity) -> list[str]:
+    """What to know before trusting a distance."""
+    epsilon = Figure(f"{found.epsilon:g}")
+    lines: list[str] = [
+        said(
+            "similar.drowned",
+            measure=said(f"similar.called.{measure}"),
+            sites=listed(sites),
+            fewest=int(min(found.rows[found.sites.index(s)] for s in sites)),
+            epsilon=epsilon,
+        )
+        for measure, sites in found.drowned.items()
+        if sites
+    ]
+    lines += [said("similar.fitted", epsilon=epsilon)] if found.epsilon and found.fitted else []
+    return lines + ([said("similar.own_scales")] if found.own_scales else [])
+
+
+def sentences(found: Similarity, most: int = 12) -> list[str]:
+    """For each site that asks who is near and far; for the nearest pair, and the farthest, by what."""
+    measure = _leading(found)
+    near = [nearest(found, i, measure) for i in found.asking()[:most]]
+    return near + [of_pair(found, i, j) for i, j in _extremes(found, measure)]
+
+
+def _extremes(found: Similarity, measure: str) -> list[tuple[int, int]]:
+    """The nearest and the farthest pair of those who ask; one where they are the same."""
+    asking = found.asking()
+    some = found.measures[measure][asking]
+    if not found.terms.shape[2] or not np.isfinite(some).any():
+        return []
+    places = {int(np.nanargmin(some)), int(np.nanargmax(some))}
+    width = some.shape[1]
+    return [(asking[p // width], p % width) for p in sorted(places, key=lambda p: some.flat[p])]
+
+
+def pair_table(found: Similarity, most: int = 0) -> Table:
+    """A line for each pair of who asks, nearest first, in both directions, as the transfer loss has two.
+    `most` are shown of each site, 0 shows all.
+    """
+    chance = said("similar.column.by_chance")
+    header = [said("similar.column.site"), said("similar.column.other")]
+    for name in found.measures:
+        header += [said(f"similar.called.{name}"), *([chance] if name in found.chance else [])]
+    by_column = bool(found.terms.shape[2])
+    header += [said("similar.column.rows"), *([said("similar.column.most")] if by_column else [])]
+    far, rows = np.nan_to_num(found.measures[_leading(found)], nan=np.inf), []
+    for i in found.asking():
+        for j in [int(j) for j in np.argsort(far[i], kind="stable") if j != i][: most or None]:
+            row = [found.sites[i], found.sites[j]]
+            for name, matrix in found.measures.items():
+                row.append(_figure(matrix[i, j], name == "ndoye"))
+                row += [_figure(found.chance[name][i, j])] if name in found.chance else []
+            different = [_most_different(found, i, j)] if by_column else []
+            rows.append([*row, str(int(found.rows[j])), *different])
+    return Table(header, rows)
+
+
+def _most_different(found: Similarity, i: int, j: int, many: int = 2) -> str:
+    terms = found.terms[i, j]
+    if not np.isfinite(terms).any():
+        return said("similar.away")
+    return ", ".join(f"{found.columns[c]} {terms[c]:.2f}" for c in np.argsort(-terms, kind="stable")[:many])
+
+
+def _figure(value: float, signed: bool = False) -> Figure:
+    return Figure(NONE if not np.isfinite(value) else f"{value:+.3f}" if signed else f"{value:.3f}")
+
+
+def column_table(found: Similarity, most: int | None = None) -> Table:
+    """Columns by how much they differ over all pairs of who asks: mean, chance, and the farthest pair."""
+    names = ("column", "mean", "by_chance", "largest", "between")
+    header = [said(f"similar.column.{name}") for name in names]
+    asking = found.asking()
+    off = ~np.eye(len(found.sites), dtype=bool)[asking]
+    mean, _ = mean_terms(found, asking)
+    rows = []
+    for c in (int(c) for c in np.argsort(-mean, kind="stable")[:most] if np.isfinite(mean[c])):
+        terms, chance = (np.where(off, some[asking, :, c], np.nan) for some in (found.terms, found.expected))
+        first, second = np.unravel_index(np.nanargmax(terms), terms.shape)
+        pair = listed([found.sites[asking[int(first)]], found.sites[int(second)]])
+        figures = map(_figure, (float(np.nanmean(terms)), float(np.nanmean(chance)), float(np.nanmax(terms))))
+        rows.append([found.columns[c], *figures, pair])
+    return Table(header, rows)

@@ -1,0 +1,1 @@
+"""Options picked by cross-validation on the clients' own training rows, for each method by itself."""

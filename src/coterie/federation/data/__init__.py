@@ -1,0 +1,1 @@
+"""Rows of a site, and what sites tell of them before they learn together."""

@@ -1,0 +1,1 @@
+"""Kits: who is who, a party's folder, and the authority that makes them."""

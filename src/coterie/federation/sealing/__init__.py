@@ -1,0 +1,1 @@
+"""Sealed sums over a federation: who leads, a helper, a site."""

@@ -1,0 +1,199 @@
+"""Where state of sites lies: below one root, in a folder for each site, whatever kit it comes with; and, in
+`runs` of that, a folder for each run, which belongs to who began it.
+
+    ROOT/FEDERATION-xxxxxxxx/SITE    xxxxxxxx tells the authorities of two federations of one name apart
+    KIT/state                        leads there
+
+The root is --state, else COTERIE_STATE, else a folder of the user's own. `kin.txt` of a site's folder names
+others that count there too, as FEDERATION-xxxxxxxx/SITE, or in full below another root: those of the same
+rows under another name (`state.py`). What is spent there is spent here, a no there is a no here, and
+days' counts are of all together. Two processes may be at work with two of them: who spends looks first, while
+nobody else does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from coterie.core.errors import BadData, BadRun, Refused, shown
+from coterie.storage.atomic import readable_errors
+from coterie.storage.locks import locked
+from coterie.storage.paths import given_path, read_given_toml, state_folder
+from coterie.storage.versioned import Schema
+
+STATE, ROOT = "state", "COTERIE_STATE"
+_KIN, ABOUT, KEY = "kin.txt", "site.json", "marks.key"
+STATE_FILES = Schema(1, "go on with the version of Coterie that wrote it")
+"""Of all files of a site's state: site.json has the number, and each line may have one."""
+_TEXTS, _LISTS = ("federation", "site", "since"), ("digests", "files")
+LONGEST = 30.0  # seconds for another process to be done with a line
+_SOON = 0.001  # seconds after which most are
+_RUN = re.compile(r"[0-9a-f]{32}")
+_OLD = 30 * 24 * 3600  # seconds
+MOST_FOLDERS = 20  # of one lead's runs that were not ended
+_LEADER, BEGAN = "leader", "plan"  # in a run's folder: who began it, and with which plan
+
+
+def root_folder(given: str = "") -> Path:
+    """The root that is given, that of the environment, or the usual one."""
+    if text := given or os.environ.get(ROOT, ""):
+        return given_path(text, "state" if given else ROOT).resolve()
+    return (state_folder() / "sites").resolve()
+
+
+def home_in(root: Path, kit: Path) -> Path:
+    """The folder of the site whose kit this is. Names may come from anybody, and are only part of a path."""
+    table, ca = read_given_toml(kit / "kit.toml"), kit / "ca.crt"
+    with readable_errors(ca):
+        authority = hashlib.sha256(b"".join(ca.read_bytes().split())).hexdigest()[:8]
+    federation = f"{path_part(table.get('federation'))}-{authority}"
+    return root / federation / path_part(table.get("name"))
+
+
+def path_part(name: Any) -> str:
+    """Small letters, as A and a count as the same."""
+    return re.sub(r"[^a-z0-9_-]+", "-", str(name).lower())[:63].strip("-") or "site"
+
+
+def state_of_kit(kit: Path) -> Path:
+    """KIT/state; before the site was first started with this kit, what it has kept with an earlier one."""
+    if (kit / STATE).is_symlink() or not (kit / "ca.crt").exists():
+        return kit / STATE
+    home = home_in(root_folder(), kit)
+    return home if (home / ABOUT).exists() else kit / STATE
+
+
+def read_about(state: Path) -> dict[str, Any]:
+    """What site.json says: whose state it is, since when, and what tells its rows again."""
+    try:
+        told = json.loads((state / ABOUT).read_bytes())
+        STATE_FILES.check(told, state / ABOUT)
+        if all(isinstance(told[k], str) for k in _TEXTS) and all(isinstance(told[k], list) for k in _LISTS):
+            return dict(told)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    raise damaged(state / ABOUT)
+
+
+def damaged(path: Path) -> BadRun:
+    return BadRun(f"{path} is damaged: bring it back from a copy, or remove {path.parent} to begin anew")
+
+
+def root_of(state: Path) -> Path:
+    return state.parent.parent
+
+
+def marks_key(state: Path) -> Path:
+    """Of the key that makes marks of rows, one for all sites below a root; a folder by itself has its own."""
+    state = state.resolve()
+    return (root_of(state) if (state / ABOUT).exists() else state) / KEY
+
+
+def kin_of(state: Path) -> list[Path]:
+    """The other folders that count at this one; those that a person has removed do not."""
+    if not (state / _KIN).exists():
+        return []
+    state = state.resolve()  # it may be reached by the kit
+    return [folder for line in _lines(state / _KIN) if (folder := root_of(state) / line).is_dir()]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def make_kin(state: Path, other: Path) -> None:
+    """Each counts at the other from now on, and for ever: rows that change later do not part them."""
+    below = root_of(state) == root_of(other)
+    for one, name in ((state, other), (other, state)):
+        line = name.relative_to(root_of(name)).as_posix() if below else str(name)
+        if line not in _lines(one / _KIN):
+            with readable_errors(one / _KIN), (one / _KIN).open("a") as file:
+                file.write(line + "\n")
+
+
+@contextlib.contextmanager
+def one_at_a_time(state: Path) -> Iterator[None]:
+    """Nobody else who keeps state below the same roots does this meanwhile."""
+    if not (state / ABOUT).exists():  # a folder by itself, which no root knows of
+        yield
+        return
+    roots = {root_of(folder) for folder in (state.resolve(), *kin_of(state))}
+    with contextlib.ExitStack() as held:
+        for root in sorted(roots):  # in one order, so that two never wait for each other
+            held.enter_context(_waited_for(root))
+        yield
+
+
+def _waited_for(root: Path) -> IO[str]:
+    end = time.monotonic() + LONGEST
+    while True:
+        try:
+            return locked(root, _SOON)
+        except BadRun:
+            if time.monotonic() > end:
+                line = f"{root} is in use by another process for {LONGEST:g} s"
+                raise BadRun(f"{line}: end that first") from None
+
+
+# folders of runs
+
+
+def run_of(message: Mapping[str, Any]) -> str:
+    """The run that a message names; also the name of a folder."""
+    run = message.get("run")
+    if not isinstance(run, str) or not _RUN.fullmatch(run):
+        raise BadData(f"{shown(run)} names no run: is it of another version?")
+    return run
+
+
+def home_of(state: Path, run: str, leader: str) -> Path:
+    """The folder of a run, which may be there already if that lead began it."""
+    folder = state / "runs" / run
+    with readable_errors(folder):
+        whose = _leader_of(folder)
+    if whose not in ("", leader):
+        raise Refused(f"this run is led by {shown(whose)}, not by {shown(leader)}")
+    return folder
+
+
+def make_home(folder: Path, leader: str, plan: str) -> None:
+    """For a run that has begun, with that plan. Of runs that the same lead never ended the oldest go, or a
+    lead could fill the disk with them.
+    """
+    with readable_errors(folder):
+        if not folder.exists():
+            mine = [other for other in folder.parent.glob("*") if _leader_of(other) == leader]
+            for old in sorted(mine, key=last_use)[: max(0, len(mine) - MOST_FOLDERS + 1)]:
+                shutil.rmtree(old, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name, text in ((_LEADER, leader), (BEGAN, plan)):
+            if not (folder / name).exists():
+                (folder / name).write_text(text)
+
+
+def forget_old_runs(state: Path) -> None:
+    """Runs that were not ended and that nobody has gone on with for long leave nothing behind for ever."""
+    for folder in (state / "runs").glob("*"):
+        with contextlib.suppress(OSError):
+            if time.time() - last_use(folder) > _OLD:
+                shutil.rmtree(folder)
+
+
+def _leader_of(folder: Path) -> str:
+    """Nobody, where there is no run."""
+    path = folder / _LEADER
+    return path.read_text() if path.exists() else ""
+
+
+def last_use(folder: Path) -> float:
+    """When something was last written there."""
+    return max(path.stat().st_mtime for path in (folder, *folder.iterdir()))

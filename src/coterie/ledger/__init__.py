@@ -1,1 +1,0 @@
-"""An append-only chain of what happened in a run, whose heads sites sign and keep."""
