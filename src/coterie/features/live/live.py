@@ -120,20 +120,23 @@ def _going(
     told = read_now(path)
     if process not in (0, told.get("pid")):  # an earlier process wrote it
         told = {}
-    done, away = _number(line.get("round")), told.get("away") or line.get("away", {})
+    done = _number(line.get("round"))
     round, at_least = _number(told.get("round")), min(done + 1, run.rounds)
-    doing = told.get("doing", "") if round >= at_least else ""  # short rounds are ahead of what it tells
+    if round < at_least:  # short rounds are ahead of it: who was there then is not said of now
+        told = {"since": told.get("since", "")}
+    here = told.get("here")
+    away = told.get("away") or ({} if here else line.get("away", {}))
     asked = {name: datetime.fromisoformat(since) for name, since in (told.get("asked") or {}).items()}
     waited = {name: clock - since.timestamp() for name, since in asked.items()}
     patience = late_after(_usual(path)) if waited else 0.0
     return Live(
-        "waiting" if doing == "waiting" else "running",
+        "waiting" if told.get("doing") == "waiting" else "running",
         done,
         max(round, at_least),
         run.rounds,
-        doing=doing,
+        doing=told.get("doing", ""),
         since=told.get("since", ""),
-        here=tuple(told.get("here") or (name for name in run.names if name not in away)),
+        here=tuple(here or (name for name in run.names if name not in away)),
         late={name: seconds for name, seconds in waited.items() if seconds > patience},
         away=away,
         events=events,
