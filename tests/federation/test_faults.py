@@ -58,7 +58,7 @@ def test_the_relay_is_killed_in_the_middle_of_a_round(ward, calm):
     ward.halt("b", 5)
     ward.relay.kill()
     ward.sites["b"].thaw()
-    driver.wait_for("no line to the coordinator", LONG)
+    driver.wait_for("no line to the relay", LONG)
     ward.open_relay()
     assert driver.wait(LONG) == 0
     driver.wait_for("the line to the relay is back")
@@ -108,7 +108,7 @@ def test_bytes_are_changed_or_lost_on_the_way(ward, calm, how):
         proxy.spoil(how)
         assert driver.wait(LONG) == 0
         assert proxy.spoilt.is_set()
-        ward.sites["b"].wait_for("no line to the coordinator")
+        ward.sites["b"].wait_for("no line to the relay")
         ward.sites["b"].wait_for("the line to the relay is back")
         assert ward.numbers(how) == calm
     finally:

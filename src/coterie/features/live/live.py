@@ -38,7 +38,7 @@ USUAL = 25  # rounds whose median is usual
 RECENT = 8  # events
 KILLED = "its process ended without a word"
 ALONE = "coterie site does not run here"
-NO_LINE = "no line to the coordinator"
+NO_LINE = "no line to the relay"
 GONE = "not connected"
 
 
