@@ -6,6 +6,7 @@ import hashlib
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -131,12 +132,15 @@ def counts_of(client: Client, classes: int) -> tuple[tuple[int, ...], ...] | Non
     return tuple(tuple(torch.bincount(y, minlength=classes).tolist()) for y in parts)
 
 
-def digest_of(client: Client) -> str:
-    """A client's name and rows in a few letters."""
-    total = hashlib.sha256(client.name.encode())
-    for part in (client.train, client.validation, client.test):
-        total.update(bytes_of(part.x))
-        total.update(bytes_of(part.y))
+def digest_of(*clients: Client, tensors: Mapping[str, Tensor] = MappingProxyType({})) -> str:
+    """Clients' names and rows, and further tensors by name, in a few letters."""
+    total = hashlib.sha256()
+    for client in clients:
+        total.update(client.name.encode())
+        for part in (client.train, client.validation, client.test):
+            total.update(bytes_of(part.x))
+            total.update(bytes_of(part.y))
+    add_tensors(total, tensors)
     return total.hexdigest()[:16]
 
 

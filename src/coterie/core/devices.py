@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from coterie.core.errors import BadInput
 
@@ -45,9 +44,3 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         if elsewhere:
             torch.get_device_module(device).manual_seed(seed)
         yield
-
-
-def generator_state(device: torch.device) -> Tensor:
-    """The state of torch's own generator of random numbers there."""
-    state: Tensor = (torch if device.type == "cpu" else torch.get_device_module(device)).get_rng_state()
-    return state

@@ -35,13 +35,13 @@ def cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     return -F.log_softmax(outputs, dim=1).gather(1, y.unsqueeze(1)).squeeze(1)
 
 
-def squared_error(outputs: Tensor, y: Tensor) -> Tensor:
+def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
     return (outputs.squeeze(-1) - y).square()
 
 
 LOSSES: dict[Task, Callable[..., Tensor]] = {
     "classification": cross_entropy,
-    "regression": squared_error,
+    "regression": _squared_error,
     "survival": cox,
 }
 """What a task's models are trained by, and their `loss` is, unless somebody gives another."""
@@ -112,7 +112,7 @@ class Learner:
 
     def losses_of_step(self, outputs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """The same in the unit of the model's targets, where it has one: what steps go down."""
-        losses, plain = self.losses(outputs, y, weight), self.rule is not squared_error
+        losses, plain = self.losses(outputs, y, weight), self.rule is not _squared_error
         return losses if plain or self.scale.unit == 1 else losses / self.scale.unit**2
 
     def losses_in(self, outputs: Tensor, y: Tensor, groups: Groups, apart: Tensor | None = None) -> Tensor:

@@ -253,7 +253,9 @@ def _field_docs(cls: type) -> dict[str, str]:
         if not dataclasses.is_dataclass(base):
             continue
         try:
-            found = _class_at_top(base) or ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            found: ast.stmt | None = _classes_at_top(base.__module__).get(base.__qualname__)
+            if found is None:  # inside of a function or a class
+                found = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         except (OSError, TypeError):
             continue
         for name, text in _docstring_lines(inspect.cleandoc(base.__doc__ or "")):
@@ -267,11 +269,6 @@ def _field_docs(cls: type) -> dict[str, str]:
             ):
                 docs.setdefault(field.target.id, inspect.cleandoc(str(doc.value.value)))
     return docs
-
-
-def _class_at_top(cls: type) -> ast.ClassDef | None:
-    """A class's source if it stands at the top of its module; that of another is for inspect to find."""
-    return _classes_at_top(cls.__module__).get(cls.__qualname__)
 
 
 @functools.cache

@@ -28,7 +28,7 @@ class EagerLearner(Learner):
         self.transform, self.watch, self.scale = learner.transform, learner.watch, learner.scale
         self.training = copy.deepcopy(learner.training)
         self.buffers, self.drops = learner.buffers, learner.drops
-        self.layout = Layout(learner.trainable, belief_of(learner.training))
+        self.layout = _Layout(learner.trainable, belief_of(learner.training))
         self.trainable = (ALL,)
         params = dict(self.training.named_parameters())
         self._moving = [params[n] for n in learner.trainable]
@@ -110,7 +110,7 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-class Layout:
+class _Layout:
     """All trained parameters as one vector, so that an optimiser's step is a few operations instead of a few
     for each layer; and where each lies in it.
 

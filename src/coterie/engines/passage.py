@@ -85,7 +85,7 @@ def predicted(
     """Outputs of all visits, some at a time; in the order of the visits, if that is asked for."""
     traits, bank, turns = net.traits(beliefs), net.banks[part], range(len(visits.guests))
     with one_thread_each():
-        passage = Passage(bank, beliefs, visits, traits.convolves)
+        passage = _Passage(bank, beliefs, visits, traits.convolves)
     if traits.draws:
         for turn, guest in enumerate(visits.guests):
             # what a module draws by itself comes from this guest's seed, as in training
@@ -109,7 +109,7 @@ def predicted(
                 yield passage.side_by_side(net.learner, some)
 
 
-class Passage:
+class _Passage:
     """Guests on their way over a bank's rows; `rows` is how many each has."""
 
     def __init__(self, bank: Bank, beliefs: Beliefs, visits: Visits, convolves: bool) -> None:
@@ -177,7 +177,7 @@ class Passage:
         return torch.zeros(len(turns) * longest, dtype=torch.int64).index_copy_(0, real, numbers), real
 
 
-def _in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Iterator[Passed]:
+def _in_threads(learner: Learner, passage: _Passage, turns: Sequence[int]) -> Iterator[Passed]:
     """One thread for each guest, as many as there are processors."""
     workers = min(len(turns), os.cpu_count() or 1)
     if workers == 1:

@@ -34,7 +34,7 @@ VIEWS = ("aten::view", "aten::_unsafe_view")
 FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
 
 
-class Script:
+class _Script:
     """Lines as a TorchScript function of a list of tensors: inputs, then constants."""
 
     def __init__(self, draft: Draft, inputs: int) -> None:
@@ -133,7 +133,7 @@ def program(function: Callable[[Flat], Any], flat: Flat) -> Program:
     for short in (True, False):
         draft = Draft(one, two, short)
         try:
-            made = Program(Script(draft, len(flat)).function, list(draft.constants.values()), two.spec)
+            made = Program(_Script(draft, len(flat)).function, list(draft.constants.values()), two.spec)
             with torch.no_grad():
                 found = made(other)
         except RuntimeError as error:  # an operation that TorchScript does not know

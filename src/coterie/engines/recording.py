@@ -49,7 +49,7 @@ class Value:
     number: int
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Writes down all operations that run inside, below vmap and autograd."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def _in_order(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[
     return (*args, *(kwargs.get(a.name, a.default_value) for a in rest))
 
 
-class Recording(NamedTuple):
+class _Recording(NamedTuple):
     """A run of a function."""
 
     inputs: Flat
@@ -88,17 +88,17 @@ def few(flat: Flat, edges: int) -> Flat:
     return [t[torch.arange(edges, device=t.device).clamp(max=len(t) - 1)] for t in flat]
 
 
-def record(function: Callable[[Flat], Any], flat: Flat) -> Recording:
+def record(function: Callable[[Flat], Any], flat: Flat) -> _Recording:
     """The function, watched."""
-    with torch.no_grad(), Recorder() as recorder:
+    with torch.no_grad(), _Recorder() as recorder:
         outputs, spec = pytree.tree_flatten(function(flat))
-    return Recording(flat, recorder.calls, outputs, spec)
+    return _Recording(flat, recorder.calls, outputs, spec)
 
 
-class Numbered:
+class _Numbered:
     """Tensors of a recording by number: inputs first, then constants and results as they turn up."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: _Recording) -> None:
         self.tensors: Flat = []
         self._numbers: dict[int, int] = {}
         for tensor in recording.inputs:
@@ -121,8 +121,8 @@ class Draft:
     A short one leaves out what changes nothing or was worked out before.
     """
 
-    def __init__(self, one: Recording, two: Recording, short: bool) -> None:
-        self.one, self.two = Numbered(one), Numbered(two)
+    def __init__(self, one: _Recording, two: _Recording, short: bool) -> None:
+        self.one, self.two = _Numbered(one), _Numbered(two)
         self.constants: dict[int, Tensor] = {}
         self.lines: list[Call] = []
         if [c.op for c in one.calls] != [c.op for c in two.calls]:

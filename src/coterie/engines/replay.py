@@ -90,7 +90,7 @@ class Stretch(NamedTuple):
         return (self.x.shape[1:], self.x.dtype, self.x.device, self.y.dtype, self.rows.shape[2], rates)
 
 
-class Entry:
+class _Entry:
     """What is known of one function at tensors of some shapes.
 
     calls      so far, until it is recorded
@@ -117,15 +117,15 @@ class Entry:
         return self.program
 
 
-Known = dict[Any, Entry]
+Known = dict[Any, _Entry]
 ROOM = 200  # entries of a learner: of many learning rates the first are forgotten
 
 
-def _entry_of(known: Known, key: Any) -> Entry:
+def _entry_of(known: Known, key: Any) -> _Entry:
     if key not in known:
         while len(known) >= ROOM:
             del known[next(iter(known))]
-        known[key] = Entry()
+        known[key] = _Entry()
     return known[key]
 
 
@@ -206,11 +206,11 @@ class BatchedKernel:
         moving: int = self._moving.num_leaves
         return carry[:moving], carry[moving:]
 
-    def _entry(self, name: str, flat: Flat, more: Any = ()) -> Entry:
+    def _entry(self, name: str, flat: Flat, more: Any = ()) -> _Entry:
         key = (self._kernel, name, more, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
         return _entry_of(self._known, key)
 
-    def _run(self, entry: Entry, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
+    def _run(self, entry: _Entry, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
         found = entry.program or entry.met(vmap(one), flat)
         return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))

@@ -29,7 +29,7 @@ KEPT = 8  # lists of edges whose visits are kept: those of one round are mostly 
 _visits: weakref.WeakKeyDictionary[Bank, dict[bytes, tuple[Visits, Tensor]]] = weakref.WeakKeyDictionary()
 
 
-class Terms(NamedTuple):
+class _Terms(NamedTuple):
     """What is added up for hosts, in this order: the outputs of a visit, so many times. All are [term]."""
 
     visits: Tensor
@@ -143,7 +143,7 @@ def _joined(some: Sequence[Passed]) -> Passed:
 
 
 @one_thread_each()
-def _terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor, Terms]:
+def _terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor, _Terms]:
     """Of edges to these hosts, which are the visits `back`: each host once, and what is added up for them.
 
     Edges that repeat are one term, with the sum of their shares.
@@ -152,13 +152,13 @@ def _terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tenso
     found, which = torch.unique(back * len(each) + at, return_inverse=True)
     visits, place = found // len(each), found % len(each)
     if shares is not None:
-        return each, Terms(visits, place, added(which, len(found), shares.cpu()))
+        return each, _Terms(visits, place, added(which, len(found), shares.cpu()))
     alike = 1 / torch.bincount(at).double()
-    return each, Terms(visits, place, torch.bincount(which) * alike[place])
+    return each, _Terms(visits, place, torch.bincount(which) * alike[place])
 
 
 def _averaged(
-    passes: Iterable[Passed], visits: Visits, terms: Terms, sizes: Tensor, classifies: bool
+    passes: Iterable[Passed], visits: Visits, terms: _Terms, sizes: Tensor, classifies: bool
 ) -> Sequence[Tensor]:
     """The sum of the terms of each host, which has so many rows: [row, ...].
 

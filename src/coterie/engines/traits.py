@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from torch.func import functional_call, vmap
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Samples
-from coterie.core.devices import generator_state, seeded
+from coterie.core.devices import seeded
 from coterie.core.errors import Refused
 from coterie.core.learner import Batch, Learner, dropout_of
 
@@ -51,13 +52,14 @@ def traits_of(learner: Learner, beliefs: Beliefs, data: Samples) -> Traits:
 def _draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
     """Whether a forward pass moves torch's own generator, dropout being taken care of."""
     device = data.x.device
+    generators: Any = torch if device.type == "cpu" else torch.get_device_module(device)
     with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
-        before = generator_state(device)
+        before = generators.get_rng_state()
         tensors = {name: t.clone() for name, t in belief.items()}
         for module in (learner.training, learner.scoring):
             functional_call(module, tensors, (_rows(data).x,))
         learner.drawn(_batch_of_ones(_rows(data)), torch.tensor(1, device=device))
-        return not torch.equal(before, generator_state(device))
+        return not torch.equal(before, generators.get_rng_state())
 
 
 def _why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: bool) -> str:

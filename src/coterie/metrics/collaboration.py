@@ -25,7 +25,7 @@ from coterie.core.errors import BadInput
 CHUNK = 2**20  # numbers of models looked at at once
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """Precision and recall of chosen neighbours, [client] each, and the means of those known."""
 
     precision: Tensor
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     mean_recall: float
 
 
-def neighbours_found(weights: Tensor, clusters: Sequence[int | None]) -> Found:
+def neighbours_found(weights: Tensor, clusters: Sequence[int | None]) -> _Found:
     """Precision and recall of those with a weight above 0; in several rounds, give the sum of the weights."""
     n = len(clusters)
     if weights.shape != (n, n):
@@ -47,7 +47,7 @@ def neighbours_found(weights: Tensor, clusters: Sequence[int | None]) -> Found:
     right = (chosen & kin).sum(dim=1).double()
     # 0 / 0 is NaN: nothing to say
     precision, recall = right / chosen.sum(dim=1), right / kin.sum(dim=1)
-    return Found(precision, recall, _mean_of_known(precision), _mean_of_known(recall))
+    return _Found(precision, recall, _mean_of_known(precision), _mean_of_known(recall))
 
 
 def _mean_of_known(values: Tensor) -> float:

@@ -25,7 +25,7 @@ import numpy as np
 CONSTANT = {"auc": 0.5, "concordance": 0.5, "r2": 0.0}
 
 
-def entropy(shares: np.ndarray) -> float:
+def _entropy(shares: np.ndarray) -> float:
     some = shares[shares > 0]
     return float(-(some * np.log(some)).sum())
 
@@ -33,7 +33,7 @@ def entropy(shares: np.ndarray) -> float:
 OF_SHARES: Mapping[str, Callable[[np.ndarray], float]] = {
     "accuracy": lambda s: float(s.max()),
     "balanced_accuracy": lambda s: 1 / int((s > 0).sum()),
-    "nll": entropy,
+    "nll": _entropy,
     "brier": lambda s: float(1 - (s * s).sum()),
 }
 

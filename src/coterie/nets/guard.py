@@ -60,7 +60,7 @@ class Guard:
         self, receiver: str, tensor: str, sums: Sequence[Sum], own: set[str]
     ) -> tuple[list[str], np.ndarray]:
         """The leverage of each reply, by name, if a receiver that knows its `own` got these sums as well."""
-        near = connected(self.got.get((receiver, tensor), {}), sums, own)
+        near = _connected(self.got.get((receiver, tensor), {}), sums, own)
         names = sorted({name for some in near for name in some})
         rows = np.array([[some.get(name, 0.0) for name in names] for some in near])
         # its own replies are known to it, those of earlier sums too
@@ -95,7 +95,7 @@ class Guard:
         return found
 
 
-def connected(before: Mapping[str, Sequence[Sum]], new: Sequence[Sum], own: set[str]) -> list[Sum]:
+def _connected(before: Mapping[str, Sequence[Sum]], new: Sequence[Sum], own: set[str]) -> list[Sum]:
     """The new sums and those before, by reply, that have one in common with them, directly or by others."""
     near, seen = list(new), {name for some in new for name in some} - own
     left = sorted(seen)

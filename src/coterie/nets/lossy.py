@@ -108,7 +108,7 @@ def size_in(meta: Mapping[str, Any], reference: Reference | None = None) -> int:
 
 @SQUEEZES.register("none")
 @dataclass(frozen=True)
-class Plain(Squeeze):
+class _Plain(Squeeze):
     """Models as they are."""
 
     def pack(
@@ -120,7 +120,7 @@ class Plain(Squeeze):
 
 @SQUEEZES.register("delta")
 @dataclass(frozen=True)
-class Delta(Squeeze):
+class _Delta(Squeeze):
     """Models exactly, in fewer bytes where both ends hold an earlier one."""
 
     def pack(

@@ -139,7 +139,7 @@ def _places(layout: Layout) -> list[tuple[str, int, int]]:
     return places
 
 
-def groups(layout: Layout) -> list[tuple[int, int, int]]:
+def _groups(layout: Layout) -> list[tuple[int, int, int]]:
     """Where the numbers of each width start and stop: (width, start, stop), empty ones left out."""
     found: dict[int, tuple[int, int]] = {}
     for name, start, stop in _places(layout):
@@ -150,14 +150,14 @@ def groups(layout: Layout) -> list[tuple[int, int, int]]:
 
 def planes(whole: Bytes, layout: Layout) -> Bytes:
     made = np.empty_like(whole)
-    for width, start, stop in groups(layout):
+    for width, start, stop in _groups(layout):
         made[start:stop].reshape(width, -1)[:] = whole[start:stop].reshape(-1, width).T
     return made
 
 
 def _unplanes(made: Bytes, layout: Layout) -> Bytes:
     whole = np.empty_like(made)
-    for width, start, stop in groups(layout):
+    for width, start, stop in _groups(layout):
         whole[start:stop].reshape(-1, width)[:] = made[start:stop].reshape(width, -1).T
     return whole
 
@@ -279,7 +279,7 @@ def check_believable(layout: Layout, data: bytes | memoryview) -> None:
 def _looks_worth(whole: Bytes, earlier: Bytes | None, layout: Layout) -> bool:
     """What some numbers from all over say; a model of few numbers is worth a try."""
     packed, seen, zstd = 0, 0, _zstd().ZstdCompressor(level=LEVEL)
-    for width, start, stop in groups(layout):
+    for width, start, stop in _groups(layout):
         piece, size = LOOK * width, stop - start
         if size <= 2 * LOOKS * piece:
             continue

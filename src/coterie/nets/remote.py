@@ -16,7 +16,7 @@ from coterie.core.facts import kernel_fact
 from coterie.core.held import COORDINATOR, Held, Part, fresh_ids, hold
 from coterie.core.kernel import Kernel, kernel_to_dict, scores
 from coterie.core.learner import Learner
-from coterie.core.net import Beside, Distances, Plain, Replies, edges_among
+from coterie.core.net import Beside, Distances, Net, Replies, edges_among
 from coterie.core.observer import NOBODY, Observer
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -32,7 +32,7 @@ from coterie.storage.checkpoint import by_name, named, taken
 from coterie.storage.tensors import write_tensors
 
 
-class Remote(Plain):
+class Remote(Net):
     """A net whose sites answer messages."""
 
     courier: ClassVar[type[Courier]] = Courier
@@ -46,7 +46,7 @@ class Remote(Plain):
         begin: Mapping[str, Any] | None,
     ) -> None:
         """Sites begin anew with a model, or live on and hold what they held for another coordinator."""
-        self.roster, self.learner, self.engine = roster, learner, engine
+        self.learner, self.engine = learner, engine
         self.post = self.courier(transport, roster)
         self.pools: dict[tuple[tuple[int, ...], ...], Pooled] = {}
         self.now = 0  # the round of the last visit
@@ -56,6 +56,10 @@ class Remote(Plain):
         self.fresh = begin is not None
         if begin is not None:
             self.ask_all(lambda site: {"do": "begin", **begin}, quiet=False)
+
+    @property
+    def roster(self) -> Roster:
+        return self.post.roster
 
     def ask_all(self, message: Callable[[int], dict[str, Any]], quiet: bool = True) -> None:
         """Every site is asked, and needed."""

@@ -33,14 +33,14 @@ def not_finite(beliefs: Beliefs, numbers: Mapping[str, Tensor]) -> dict[int, str
         if t.is_floating_point():
             fine &= torch.isfinite(t).reshape(len(t), -1).all(dim=1).cpu()
     told = "loss" in numbers
-    return {i: why(tree.row(beliefs, i), float(loss[i]), told) for i in (~fine).nonzero().flatten().tolist()}
+    return {i: _why(tree.row(beliefs, i), float(loss[i]), told) for i in (~fine).nonzero().flatten().tolist()}
 
 
 def diverged(round: int, client: str, why: str) -> Diverged:
     return Diverged(f"round {round}, client {client!r}: {why}: {REMEDY}", why)
 
 
-def why(reply: Belief, loss: float, told: bool) -> str:
+def _why(reply: Belief, loss: float, told: bool) -> str:
     name = tree.first_not_finite(reply)
     if name is None:
         return f"the loss is {loss}"

@@ -27,7 +27,7 @@ from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.facts import kernel_fact, method_fact
 from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import WORK, Kernel, looks, scores
-from coterie.core.method import Method, works
+from coterie.core.method import Method
 from coterie.core.net import EVALUATION, WRAPS, Beside, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -113,7 +113,10 @@ class Private(Accounted):
         for member in roster.members:
             with wrong.one():
                 check_delta(delta, member.train + member.validation + member.test, repr(member.name))
-        local, shows = method_fact(method, "local") if works(method) else None, method.reveals()
+        local, shows = (
+            method_fact(method, "local") if method_fact(method, "works") else None,
+            method.reveals(),
+        )
         here = sorted(m.train for m in roster.members if m.train) or [0]  # of those who are there
         if local is not None and cost_of(local, {"train": here[0]}) is None:
             wrong.add(_no_bound(local, "bounded" if roster.task == "survival" else "dp"))
