@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadData, BadInput, CoterieError, UnknownName
 from coterie.nets.lossy import SQUEEZES, Half, Int8, TopK, squeeze_of, unpack
-from coterie.nets.packing import LostReference, layout_of, reference_of, size_of
+from coterie.nets.packing import Layout, LostReference, reference_of
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -45,7 +45,7 @@ def worked(model, seed, step=0.01):
 def crossed(squeeze, model, reference=None, memory=None):
     meta, data, memory = squeeze.pack(model, reference, memory)
     back = unpack(json.loads(json.dumps(meta)), memoryview(data), reference)
-    assert layout_of(back) == layout_of(model)
+    assert Layout.of(back) == Layout.of(model)
     assert list(back) == list(model)
     return back, memory, len(data)
 
@@ -65,7 +65,7 @@ def test_bytes_and_errors_of_a_change(name, most, error, dtype):
     old = a_model(dtype=dtype)
     new = worked(old, 1)
     back, _, size = crossed(squeeze_of(name), new, reference_of(old))
-    assert size <= most * size_of(layout_of(new)) + 50
+    assert size <= most * Layout.of(new).size + 50
     for n in ("w", "b", "s"):
         assert float((back[n] - new[n]).abs().max()) <= error
     for n in ("count", "mask", "half", "empty"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadData, BadInput, CoterieError
 from coterie.nets import packing
-from coterie.nets.packing import LEAST, WIDTHS, LostReference, layout_of, pack, reference_of, size_of, unpack
+from coterie.nets.packing import LEAST, WIDTHS, Layout, LostReference, pack, reference_of, unpack
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -105,7 +105,7 @@ def test_it_is_packed_by_what_pays(model, earlier, how, most):
     reference = None if earlier is None else reference_of(models[earlier])
     meta, data = pack(models[model], reference)
     assert meta["how"] == how
-    assert len(data) <= most * size_of(layout_of(models[model]))
+    assert len(data) <= most * Layout.of(models[model]).size
     assert same(unpack(meta, data, reference), models[model])
 
 
@@ -224,7 +224,7 @@ def opens_or_refuses(meta, data):
     said = ""
     try:
         for t in unpack(meta, data, BEFORE).values():
-            assert t.nbytes <= packing.MOST_TIMES * len(data) + size_of(BEFORE.layout)
+            assert t.nbytes <= packing.MOST_TIMES * len(data) + BEFORE.layout.size
     except CoterieError as error:
         said = str(error)
     assert len(said.splitlines()) <= 1

@@ -95,7 +95,10 @@ def _sums(
     """[edge, ...] for each trained parameter."""
     split = 3 + len(names)
     batch, still, moving = Batch(*tensors[:3]), list(tensors[3:split]), list(tensors[split:])
-    uses = _uses_of(learner, names, seed[0], [t[0] for t in (*batch, *still, *moving)])
+    known, key = _known.setdefault(learner.training, {}), (learner.trainable, batch.x.shape[2:])
+    if key not in known:
+        known[key] = _tried(learner, names, seed[0], [t[0] for t in (*batch, *still, *moving)])
+    uses = known[key]
     if uses is None:
         return _row_by_row(learner, names, clip, seed, batch, still, moving)
     return _tapped(learner, uses, names, clip, seed, batch, still, moving, over)
@@ -134,7 +137,7 @@ def _tapped(
         total: dict[str, Tensor] = {}
         for (use, given, slope), (_, outer) in zip(each, found, strict=True):
             kept = None if outer is None else _only(fine, outer)
-            total |= sums(use, _only(fine, given), _only(fine, slope), kept, factors)
+            total |= _layer_sums(use, _only(fine, given), _only(fine, slope), kept, factors)
     return [total[n].view(t.shape) for n, t in zip(learner.trainable, moving, strict=True)]
 
 
@@ -178,20 +181,10 @@ def _only(fine: Tensor, values: Tensor) -> Tensor:
     return values.masked_fill(~fine.view(*fine.shape, *[1] * (values.ndim - fine.ndim)), 0.0)
 
 
-def _uses_of(
-    learner: Learner, names: Sequence[str], seed: Tensor, tensors: Sequence[Tensor]
-) -> list[_Use] | None:
-    """Where the model's trained parameters are used, if that can be tapped; found out once."""
-    known = _known.setdefault(learner.training, {})
-    key = (learner.trainable, tensors[0].shape[1:])
-    if key not in known:
-        known[key] = _tried(learner, names, seed, tensors)
-    return known[key]
-
-
 def _tried(
     learner: Learner, names: Sequence[str], seed: Tensor, tensors: Sequence[Tensor]
 ) -> list[_Use] | None:
+    """Where the model's trained parameters are used, if that can be tapped."""
     split = 3 + len(names)
     x, y, still, moving = tensors[0], tensors[1], list(tensors[3:split]), list(tensors[split:])
     belief = dict(zip((*names, *learner.trainable), (*still, *moving), strict=True))
@@ -314,20 +307,17 @@ def _squares(use: _Use, given: Tensor, slope: Tensor) -> tuple[Tensor, Tensor | 
         along = slope.square().sum(-1)
         found = along * given.square().sum(-1)
         return (found + along if use.bias else found), None
-    outer = _per_row(use.moves, given, slope)
+    # of a convolution it is δ_i U_iᵀ, with the patches U_i of its input
+    patches = F.unfold(given.flatten(0, -4), **use.moves)
+    outer = torch.bmm(slope.flatten(-2).flatten(0, -3), patches.transpose(1, 2))
+    outer = outer.view(*given.shape[:-3], *outer.shape[1:])
     found = outer.flatten(-2).square().sum(-1)
     return (found + slope.flatten(-2).sum(-1).square().sum(-1) if use.bias else found), outer
 
 
-def _per_row(moves: Mapping[str, Any], given: Tensor, slope: Tensor) -> Tensor:
-    """Each row's gradient by the weight of a convolution: δ_i U_iᵀ, with the patches U_i of its input."""
-    ahead = given.shape[:-3]
-    patches = F.unfold(given.flatten(0, -4), **moves)
-    outer = torch.bmm(slope.flatten(-2).flatten(0, -3), patches.transpose(1, 2))
-    return outer.view(*ahead, *outer.shape[1:])
-
-
-def sums(use: _Use, given: Tensor, slope: Tensor, outer: Tensor | None, factors: Tensor) -> dict[str, Tensor]:
+def _layer_sums(
+    use: _Use, given: Tensor, slope: Tensor, outer: Tensor | None, factors: Tensor
+) -> dict[str, Tensor]:
     """Σ_i f_i g_i by one layer's parameters, as they lie in memory: [..., number]."""
     if use.moves is None or outer is None:
         scaled = factors.unsqueeze(-1) * slope

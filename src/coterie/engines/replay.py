@@ -20,8 +20,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.clock import CLOCK
 from coterie.core.kernel import Marker, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
-from coterie.engines.program import Program, program
-from coterie.engines.recording import Flat, Unrecordable
+from coterie.engines.program import Flat, Program, Unrecordable, program
 from coterie.kernels.around import Around
 
 PATIENCE = 1  # calls before recording, which takes as long as some calls
@@ -139,7 +138,11 @@ class BatchedKernel:
     """
 
     def __init__(self, kernel: Trainer, learner: Learner) -> None:
-        self._kernel, self._learner = _doing(kernel), learner
+        doing: Any = kernel  # what only plans otherwise has the steps of the work inside it
+        same = ("start", "step", "mark", "finish")
+        while isinstance(doing, Around) and all(getattr(type(doing), n) is getattr(Around, n) for n in same):
+            doing = doing.inner
+        self._kernel, self._learner = doing, learner
         self._known = _known.setdefault(learner, {})
         self._carry: Any = None
         self._moving: Any = None
@@ -214,16 +217,6 @@ class BatchedKernel:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
         found = entry.program or entry.met(vmap(one), flat)
         return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))
-
-
-def _doing(kernel: Any) -> Any:
-    """The local work whose steps these are: what only plans otherwise has those of the work inside it."""
-    same = ("start", "step", "mark", "finish")
-    while isinstance(kernel, Around) and all(
-        getattr(type(kernel), name) is getattr(Around, name) for name in same
-    ):
-        kernel = kernel.inner
-    return kernel
 
 
 def outputs_of(learner: Learner, beliefs: Beliefs, x: Tensor) -> Tensor:

@@ -112,7 +112,9 @@ def _measured(
     names: list[str] = []
     for passed in _gathered(passes):
         with threads_for(sum(p.outputs.numel() for p in passed)):
-            some, outputs = _joined(passed)
+            some, outputs = passed[0]
+            if len(passed) > 1:
+                some, outputs = (torch.cat(parts) for parts in zip(*passed, strict=True))
             truth, groups = taken(y, visits.rows(some)).cpu(), Groups.of(visits.sizes[some])
             losses = learner.losses_in(outputs, truth, groups, apart(kernel, groups))
             figures = kernel.measure(learner.task, outputs, losses, truth, groups)
@@ -136,10 +138,6 @@ def _gathered(passes: Iterable[Passed]) -> Iterator[list[Passed]]:
             some, numbers = [], 0
     if some:
         yield some
-
-
-def _joined(some: Sequence[Passed]) -> Passed:
-    return some[0] if len(some) == 1 else Passed(*(torch.cat(parts) for parts in zip(*some, strict=True)))
 
 
 @one_thread_each()

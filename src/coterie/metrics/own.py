@@ -123,14 +123,11 @@ class Own:
                 for client in clients:
                     check_transform(self.transform, client.train.x, _name_of(self.transform))
             for client in clients if self.metrics else ():
-                self._try_metrics(scoring, client)
-
-    def _try_metrics(self, model: nn.Module, client: Client) -> None:
-        part = "test" if len(client.test) else "train"
-        rows: Samples = getattr(client, part)
-        seen = predicted(client.task, _outputs_of(model, rows.x))
-        for metric in self.metrics:
-            metric.of(seen, rows.y, f"the {len(rows)} {part} rows of client {client.name!r}")
+                part = "test" if len(client.test) else "train"
+                rows = getattr(client, part)
+                seen = predicted(client.task, _outputs_of(scoring, rows.x))
+                for metric in self.metrics:
+                    metric.of(seen, rows.y, f"the {len(rows)} {part} rows of client {client.name!r}")
 
 
 NOTHING = Own()
@@ -181,7 +178,10 @@ def _check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
             f"{whose} gave {_described(values)} for outputs {list(outputs.shape)} and y [{n}]: it must give "
             f"one number for each row, [{n}]; losses of torch do with reduction='none'"
         )
-    if not values.requires_grad or not _depends(values, outputs):
+    slope = None
+    if values.requires_grad:
+        (slope,) = torch.autograd.grad(values.sum(), [outputs], allow_unused=True, retain_graph=True)
+    if slope is None:
         raise BadInput(
             f"{whose} has no gradient: work on outputs with operations of torch alone, without .item(), "
             ".detach(), argmax or numpy"
@@ -196,12 +196,6 @@ def _check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
         raise BadInput(
             f"{whose} gives a row another number when other rows are beside it: work on each row by itself"
         )
-
-
-def _depends(values: Tensor, outputs: Tensor) -> bool:
-    """Whether any gradient comes back."""
-    (found,) = torch.autograd.grad(values.sum(), [outputs], allow_unused=True, retain_graph=True)
-    return found is not None
 
 
 def predicted(task: Task, outputs: Tensor) -> Tensor:

@@ -25,10 +25,7 @@ def r2(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
     groups, y = whole(groups, y), y.double()
     spread = groups.sum((y - groups.mean(y)[groups.index]).square())
     error = groups.sum(squared_errors(predicted, y))
-    return torch.where(_varies(y, groups), 1 - error / spread, math.nan)
-
-
-def _varies(y: Tensor, groups: Groups) -> Tensor:
-    """Whether some row of a group differs from the one before; a mean may be rounded, and would not tell."""
-    inside = groups.index[1:] == groups.index[:-1]
-    return added(groups.index[1:], len(groups.sizes), inside & (y[1:] != y[:-1])) > 0
+    # whether some row of a group differs from the one before: a mean may be rounded, and would not tell
+    differs = (groups.index[1:] == groups.index[:-1]) & (y[1:] != y[:-1])
+    varies = added(groups.index[1:], len(groups.sizes), differs) > 0
+    return torch.where(varies, 1 - error / spread, math.nan)

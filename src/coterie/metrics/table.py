@@ -97,35 +97,38 @@ def _of_ece(rows: Rows) -> Tensor:
 class Named:
     """A figure and how it is written.
 
-    label     what reports call it, with its `article`
+    label     what reports call it, with its `article`; its name in words, if nothing is given
     percent   whether it is a share, written in per cent
     range     what stands behind the label, as some programs report another range
     """
 
     name: str
-    label: str
+    label: str = ""
     percent: bool = False
     article: Literal["a", "an"] = "a"
     range: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.name.replace("_", " "))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric(Named):
     """
-    tasks      that have it; it is the `headline` of its task where nothing else is asked for
-    higher     whether a higher one is better
     of         [group] what rows have; None where there is no such figure
     scored     it takes more work, and is looked at where a run scores its models, not while a method works
     judges     whether ways may be compared by it: `coterie advise --measure`
     by_row     what it says of each single row, if it is a mean over rows: bounds over test rows need it
     words      what the page calls it, by language
+    tasks      that have it; it is the `headline` of its task where nothing else is asked for
+    higher     whether a higher one is better
     plain, explained, also    for the glossary: what one might say instead, a sentence, other ways to write it
     """
 
-    tasks: tuple[Task, ...]
-    higher: bool
     of: Callable[[Rows], Tensor | None]
     words: Mapping[str, str]
+    tasks: tuple[Task, ...] = ("classification",)
+    higher: bool = True
     headline: bool = False
     scored: bool = False
     judges: bool = True
@@ -138,11 +141,8 @@ class Metric(Named):
 IN_ORDER = (
     Metric(
         name="accuracy",
-        label="accuracy",
         article="an",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         headline=True,
         of=lambda rows: accuracy(rows.right, rows.groups),
         by_row=Figure(hits),
@@ -152,7 +152,6 @@ IN_ORDER = (
         name="ece",
         label="ECE",
         article="an",
-        tasks=("classification",),
         higher=False,
         of=_of_ece,
         scored=True,
@@ -171,7 +170,6 @@ IN_ORDER = (
         name="nll",
         label="NLL",
         article="an",
-        tasks=("classification",),
         higher=False,
         of=lambda rows: rows.groups.mean(-at_label(rows.probabilities[1], rows.y)),
         scored=True,
@@ -186,7 +184,6 @@ IN_ORDER = (
         name="brier",
         label="Brier score",
         range=" (0 to 2)",  # some programs report one class alone, from 0 to 1
-        tasks=("classification",),
         higher=False,
         of=lambda rows: brier(rows.probabilities[0], rows.y, rows.groups),
         scored=True,
@@ -202,10 +199,7 @@ IN_ORDER = (
     ),
     Metric(
         name="balanced_accuracy",
-        label="balanced accuracy",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         of=lambda rows: balanced_accuracy(rows.right, rows.y, rows.classes, rows.groups),
         words={
             "en": "balanced accuracy",
@@ -220,8 +214,6 @@ IN_ORDER = (
         name="auc",
         label="AUC",
         article="an",
-        tasks=("classification",),
-        higher=True,
         of=_of_auc,
         words={"en": "AUC", "fr": "AUC", "de": "AUC"},
         plain="how well it puts one class above the other",
@@ -230,10 +222,7 @@ IN_ORDER = (
     ),
     Metric(
         name="sensitivity",
-        label="sensitivity",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         of=_of_sensitivity,
         scored=True,
         words={"en": "sensitivity", "fr": "sensibilité", "de": "Sensitivität"},
@@ -243,10 +232,7 @@ IN_ORDER = (
     ),
     Metric(
         name="specificity",
-        label="specificity",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         of=lambda rows: rows.from_half_on.get("specificity"),
         scored=True,
         judges=False,
@@ -256,9 +242,6 @@ IN_ORDER = (
     ),
     Metric(
         name="net_benefit",
-        label="net benefit",
-        tasks=("classification",),
-        higher=True,
         of=lambda rows: rows.from_half_on.get("net_benefit"),
         scored=True,
         judges=False,
@@ -295,7 +278,6 @@ IN_ORDER = (
         label="R²",
         article="an",
         tasks=("regression",),
-        higher=True,
         of=lambda rows: r2(rows.predicted, rows.y, rows.groups),
         words={"en": "share explained (R²)", "fr": "part expliquée (R²)", "de": "erklärter Anteil (R²)"},
         plain="share that it explains",
@@ -303,16 +285,13 @@ IN_ORDER = (
     ),
     Metric(
         name="concordance",
-        label="concordance",
         tasks=("survival",),
-        higher=True,
         headline=True,
         of=lambda rows: concordance(rows.predicted, rows.y, rows.groups),
         words={"en": "concordance", "fr": "concordance", "de": "Konkordanz"},
     ),
     Metric(
         name="loss",
-        label="loss",
         tasks=("classification", "regression", "survival"),
         higher=False,
         of=lambda rows: rows.groups.mean(rows.losses),
@@ -326,8 +305,8 @@ METRICS: Mapping[str, Metric] = {metric.name: metric for metric in IN_ORDER}
 COLLABORATION: Mapping[str, Named] = {
     named.name: named
     for named in (
-        Named("precision", "precision", percent=True),
-        Named("recall", "recall", percent=True),
+        Named("precision", percent=True),
+        Named("recall", percent=True),
         Named("circle_precision", "precision of the circle", percent=True),
         Named("circle_recall", "recall of the circle", percent=True),
         Named("drift", "distance to the mean model"),

@@ -38,7 +38,14 @@ def check_transform(transform: Transform, x: Tensor, called: str) -> None:
     kept = random.getstate(), np.random.get_state()
     try:
         made = _changed(transform, few, 1)
-        _refuse_other_shapes(made, few, whose)
+        if not isinstance(made, Tensor) or made.shape != few.shape or made.dtype != few.dtype:
+            found = f"{list(made.shape)} of {made.dtype}" if isinstance(made, Tensor) else type(made).__name__
+            raise BadInput(
+                f"{whose} gave {found} for x {list(few.shape)} of {few.dtype}: it must give as many rows of "
+                "the same shape and kind"
+            )
+        if not bool(torch.isfinite(made).all()):
+            raise BadInput(f"{whose} made numbers of rows that are not finite: keep them finite")
         if not torch.equal(made, _changed(transform, few, 1)):
             raise BadInput(
                 f"{whose} gives other numbers when it is repeated from one seed, so no run could be: draw "
@@ -64,14 +71,3 @@ def check_transform(transform: Transform, x: Tensor, called: str) -> None:
     finally:
         random.setstate(kept[0])
         np.random.set_state(kept[1])
-
-
-def _refuse_other_shapes(made: Any, few: Tensor, whose: str) -> None:
-    if not isinstance(made, Tensor) or made.shape != few.shape or made.dtype != few.dtype:
-        found = f"{list(made.shape)} of {made.dtype}" if isinstance(made, Tensor) else type(made).__name__
-        raise BadInput(
-            f"{whose} gave {found} for x {list(few.shape)} of {few.dtype}: it must give as many rows of the "
-            "same shape and kind"
-        )
-    if not bool(torch.isfinite(made).all()):
-        raise BadInput(f"{whose} made numbers of rows that are not finite: keep them finite")

@@ -136,7 +136,8 @@ class Counting(Wrapped):
         whose, now = {int(p): i for i, p in enumerate(beliefs.places)}, beliefs
         for i, place in enumerate(at.tolist()):
             self.rows(now, [(row, place) for row in heard[i].nonzero().flatten().tolist()])
-            now = _renumbered(now, whose[place], int(mixed.parts[0].ids[i]))
+            at_row, id = torch.tensor([whose[place]]), mixed.parts[0].ids[i : i + 1]
+            now = Held(tuple(p._replace(ids=p.ids.index_copy(0, at_row, id)) for p in now.parts))
         return mixed
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
@@ -194,12 +195,6 @@ class _PooledSteps(Wrapped):
         pools = torch.stack([self.sizes[list(group)].sum() for group in self.groups])
         self.book.steps(kernel, replies.hosts.tolist(), pools, COORDINATOR)
         return replies
-
-
-def _renumbered(held: Held, row: int, id: int) -> Held:
-    """The same rows, one of which has new content."""
-    index, new = torch.tensor([row]), torch.tensor([id])
-    return Held(tuple(p._replace(ids=p.ids.index_copy(0, index, new)) for p in held.parts))
 
 
 def row_bytes(tensors: Beliefs) -> dict[str, int]:

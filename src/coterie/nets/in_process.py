@@ -231,8 +231,11 @@ class InProcess(Net):
     def in_one_place(self, groups: Sequence[Sequence[int]]) -> InProcess:
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.pools:
-            joined = tuple(_pooled([self.clients[i] for i in group]) for group in chosen)
-            self.pools[chosen] = replace(self, clients=joined, known=None, host=COORDINATOR)
+            pools = []
+            for some in ([self.clients[i] for i in group] for group in chosen):
+                parts: dict[str, Any] = {part: joined([getattr(c, part) for c in some]) for part in PARTS}
+                pools.append(replace(some[0], name="+".join(c.name for c in some), **parts))
+            self.pools[chosen] = replace(self, clients=tuple(pools), known=None, host=COORDINATOR)
         return self.pools[chosen]
 
     def keep(self, live: Iterable[Held], round: int) -> None:
@@ -348,12 +351,6 @@ def _made(
     order = [replies[e] for e in range(len(edges))]
     numbers = {n: torch.tensor([told[n] for _, told in order], dtype=torch.float64) for n in order[0][1]}
     return [belief for belief, _ in order], numbers
-
-
-def _pooled(clients: Sequence[Client]) -> Client:
-    """Several clients as one."""
-    parts: dict[str, Any] = {part: joined([getattr(c, part) for c in clients]) for part in PARTS}
-    return replace(clients[0], name="+".join(c.name for c in clients), **parts)
 
 
 def joined(parts: Sequence[Samples]) -> Samples:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs, Weights
-from coterie.core.client import Client
 from coterie.core.facts import kernel_fact
 from coterie.core.held import COORDINATOR, Held, Part, fresh_ids, hold
 from coterie.core.kernel import Kernel, kernel_to_dict, scores
@@ -129,22 +128,18 @@ class Remote(Net):
             }
         along = self.post.bring(wanted, why="visit")
         answers, silent = self.post.try_to_ask({h: (m, along[h]) for h, m in messages.items()})
-        self._leave_out(answers, key.round)
+        # who diverged has no part in this round; if everybody did, the run has
+        wrong = {h: self.post.said(a["diverged"]) for h, (a, _) in answers.items() if "diverged" in a}
+        named = {self.roster.names[h]: why for h, why in wrong.items()}
+        if wrong and len(wrong) == len(answers):
+            raise diverged(key.round, *next(iter(named.items())))
+        self.odd |= named
+        answers = {h: a for h, a in answers.items() if h not in wrong}
         silent |= self.unsound(kernel, beliefs, answers, {h: len(some) for h, some in mine.items()})
         answers = {h: a for h, a in answers.items() if h not in silent}
         self.missed(silent)
         here = {host: some for host, some in mine.items() if host in answers}
         return self._replies(beliefs, edges, here, ids, answers, bool(kernel_fact(kernel, "together")))
-
-    def _leave_out(self, answers: dict[int, Message], round: int) -> None:
-        """Who diverged has no part in this round; if everybody did, the run has."""
-        wrong = {h: self.post.said(a["diverged"]) for h, (a, _) in answers.items() if "diverged" in a}
-        named = {self.roster.names[h]: why for h, why in wrong.items()}
-        if wrong and len(wrong) == len(answers):
-            raise diverged(round, *next(iter(named.items())))
-        self.odd |= named
-        for host in wrong:
-            del answers[host]
 
     def figures(self) -> dict[str, Any]:
         """Whose replies of the round were left out, and why."""
@@ -287,7 +282,23 @@ class Remote(Net):
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.pools:
             precision = next(p.dtype for p in self.learner.training.parameters() if p.is_floating_point())
-            here = InProcess(self.engine, self.learner, _moved_rows(self.post, chosen, precision))
+            sites = sorted({i for group in chosen for i in group})
+            answers = self.post.ask({site: ({"do": "rows"}, {}) for site in sites})
+            for site, (_, rows) in answers.items():
+                self.post.check_rows(site, rows)
+            clients, roster = [], self.roster
+            for site, member in enumerate(roster.members):  # who is in no group has any rows: nobody looks
+                told: dict[str, Any] = {
+                    "name": member.name,
+                    "features": roster.features,
+                    "classes": roster.classes,
+                }
+                told |= {"cluster": member.cluster, "notes": member.notes}
+                told |= {"censored": roster.task == "survival"}
+                rows = answers[site if site in answers else sites[0]][1]
+                clients.append(client_of(told, rows).cast(precision))
+                self.post.measured.rows[site] += member.train if site in answers else 0
+            here = InProcess(self.engine, self.learner, tuple(clients))
             self.pools[chosen] = Pooled(here.in_one_place(chosen), self.post)
         return self.pools[chosen]
 
@@ -387,18 +398,3 @@ class Pooled(Wrapped):
             self.post.store[id] = dict(tree.row(part.tensors, i))
         empty = {n: t.to("meta") for n, t in part.tensors.items()}
         return Replies(replies.edges, replies.numbers, Held((part._replace(tensors=empty),)), beliefs)
-
-
-def _moved_rows(post: Courier, groups: Sequence[Sequence[int]], precision: torch.dtype) -> tuple[Client, ...]:
-    """Clients with the rows of all sites in these groups; the others, whom nobody looks at, have any."""
-    roster, sites = post.roster, sorted({i for group in groups for i in group})
-    answers = post.ask({site: ({"do": "rows"}, {}) for site in sites})
-    for site, (_, rows) in answers.items():
-        post.check_rows(site, rows)
-    clients = []
-    for site, member in enumerate(roster.members):
-        told: dict[str, Any] = {"name": member.name, "features": roster.features, "classes": roster.classes}
-        told |= {"cluster": member.cluster, "notes": member.notes, "censored": roster.task == "survival"}
-        clients.append(client_of(told, answers[site if site in answers else sites[0]][1]).cast(precision))
-        post.measured.rows[site] += member.train if site in answers else 0
-    return tuple(clients)

@@ -41,6 +41,7 @@ FINE, COARSE = 1e-4, 1e-3  # between values of the privacy loss
 MOST = 2**24  # visits that `most_times` looks for
 LEAST_SIGMA, MOST_SIGMA = 0.3, 1e5  # between which `sigma_for` looks
 Charges = tuple[Charge, ...]
+Spent = Counter[Charge]  # how often each; their own `times` are 1
 
 
 def accountants() -> Any:
@@ -55,10 +56,18 @@ def accountants() -> Any:
 
 def merged(charges: Iterable[Charge]) -> Charges:
     """The same charges with equal ones as one, in an order of their own."""
-    times = Counter[Charge]()
-    for charge in charges:
-        times[replace(charge, times=1)] += charge.times
-    return tuple(sorted((replace(c, times=t) for c, t in times.items() if t), key=repr))
+    return as_charges(spent_on(charges))
+
+
+def spent_on(charges: Iterable[Charge]) -> Spent:
+    found = Spent()
+    for c in charges:
+        found[replace(c, times=1)] += c.times
+    return found
+
+
+def as_charges(spent: Spent) -> Charges:
+    return tuple(sorted((replace(c, times=t) for c, t in spent.items() if t), key=repr))
 
 
 def event_of(charges: Iterable[Charge]) -> Any:

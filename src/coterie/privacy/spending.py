@@ -20,35 +20,34 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from coterie.core.charge import Charge
 from coterie.core.kernel import Kernel, charges_of
-from coterie.privacy.accounting import COARSE, FINE, Charges, check_budget, epsilon, epsilons, merged
+from coterie.privacy.accounting import (
+    COARSE,
+    FINE,
+    Charges,
+    Spent,
+    as_charges,
+    check_budget,
+    epsilon,
+    epsilons,
+    merged,
+    spent_on,
+)
 
 EVERYBODY = None
 """In the place of a requester."""
 LEAST = 1 / 64  # of what is spent: how far ahead budgets are looked up
 MANY = 4  # accounts above which the record is made on the coarse grid: each takes seconds on the fine one
-Spent = Counter[Charge]  # how often each; their own `times` are 1
 
 
 def cost_of(kernel: Kernel, rows: Mapping[str, int]) -> Charges | None:
     """What one visit costs a host with so many rows of each part; None: there is no bound."""
     found = charges_of(kernel, rows)
     return None if found is None else merged(found)
-
-
-def spent_on(charges: Iterable[Charge]) -> Spent:
-    found = Spent()
-    for c in charges:
-        found[replace(c, times=1)] += c.times
-    return found
-
-
-def as_charges(spent: Spent) -> Charges:
-    return merged(replace(c, times=t) for c, t in spent.items())
 
 
 @dataclass

@@ -229,7 +229,10 @@ def _found_or_made(path: Path, make: Callable[[], _Entry]) -> tuple[_Entry, str]
         told = "; what the cache had was damaged, and is replaced"
     entry = make()
     try:
-        _write_entry(path, entry)
+        tensors = {SERVER + n: t for n, t in entry.server.items()}
+        tensors |= {f"{FEATURES}{i}": t for i, t in enumerate(entry.features)}
+        total = digest_of(tensors=dict(sorted(tensors.items())))
+        write_tensors(path, tensors, {"figures": asdict(entry.figures), "sum": total})
     except BadRun as error:
         told += f"; not kept for other runs: {error}"
     return entry, f"features, the server's training: {entry.figures.seconds:.1f} s{told}"
@@ -355,16 +358,6 @@ def _entry_path(clients: Sequence[Client], model: nn.Module, x: Tensor, decided:
     told |= {"computed": digest_of(tensors={"": computed}), **decided}
     name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:24]
     return store("features") / f"{name}.safetensors"
-
-
-def _write_entry(path: Path, entry: _Entry) -> None:
-    tensors = {SERVER + n: t for n, t in entry.server.items()}
-    tensors |= {f"{FEATURES}{i}": t for i, t in enumerate(entry.features)}
-    write_tensors(
-        path,
-        tensors,
-        {"figures": asdict(entry.figures), "sum": digest_of(tensors=dict(sorted(tensors.items())))},
-    )
 
 
 def _read_entry(path: Path) -> _Entry | None:

@@ -39,8 +39,8 @@ from coterie.kernels.noisy import NO_BOUND, Noisy, accountable, as_written
 from coterie.kernels.slopes import Slopes
 from coterie.kernels.solving import solves
 from coterie.nets.wrapped import Scores
-from coterie.privacy.accounting import COARSE, accountants, check_budget, check_delta, epsilon
-from coterie.privacy.spending import EVERYBODY, Account, Budget, as_charges, cost_of
+from coterie.privacy.accounting import COARSE, accountants, as_charges, check_budget, check_delta, epsilon
+from coterie.privacy.spending import EVERYBODY, Account, Budget, cost_of
 
 
 @WRAPS.register("private")
