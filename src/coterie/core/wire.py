@@ -47,11 +47,7 @@ def pack(message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
     at, parts = 0, []
     for name in sorted(tensors, key=lambda n: (-tensors[n].itemsize, n)):
         t = tensors[name].detach().cpu().contiguous()
-        header[name] = {
-            "dtype": NAMES[t.dtype],
-            "shape": list(t.shape),
-            "data_offsets": [at, at + t.nbytes],
-        }
+        header[name] = {"dtype": NAMES[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + t.nbytes]}
         at += t.nbytes
         parts.append(_bytes_of(t).data)
     told = json.dumps(header, separators=(",", ":")).encode()

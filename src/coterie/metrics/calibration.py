@@ -58,6 +58,18 @@ class Tally(NamedTuple):
         """conf (or the mean entropy), NaN where there is no sample."""
         return self.total / self.samples
 
+    @property
+    def ece(self) -> Tensor:
+        """Σ_m |B_m|/n · |acc(B_m) - conf(B_m)|, as Σ_m |Σ_{B_m} right - Σ_{B_m} conf| / n: [...]"""
+        return (self.right - self.total).abs().sum(dim=-1) / self.samples.sum(dim=-1)
+
+    @property
+    def mce(self) -> Tensor:
+        """max_m |acc(B_m) - conf(B_m)|: [...]"""
+        gaps = (self.accuracy - self.mean).abs()
+        worst = torch.where(self.samples > 0, gaps, 0.0).amax(dim=-1)
+        return torch.where(self.samples.sum(dim=-1) > 0, worst, math.nan)
+
     def pooled(self) -> Tally:
         """Those of all clients as one: [bin]."""
         return Tally(*(t.unsqueeze(0).flatten(0, -2).sum(dim=0) for t in self))
@@ -224,25 +236,11 @@ def _joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:
 
 
 def ece(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tensor:
-    """Σ_m |B_m|/n · |acc(B_m) - conf(B_m)|: [group]"""
-    return ece_of(reliability(p, y, bins, groups))
+    return reliability(p, y, bins, groups).ece
 
 
 def mce(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tensor:
-    """max_m |acc(B_m) - conf(B_m)|: [group]"""
-    return mce_of(reliability(p, y, bins, groups))
-
-
-def ece_of(tally: Tally) -> Tensor:
-    """The same from a tally [..., bin], as Σ_m |Σ_{B_m} right - Σ_{B_m} conf| / n."""
-    return (tally.right - tally.total).abs().sum(dim=-1) / tally.samples.sum(dim=-1)
-
-
-def mce_of(tally: Tally) -> Tensor:
-    """The same from a tally [..., bin]."""
-    gaps = (tally.accuracy - tally.mean).abs()
-    worst = torch.where(tally.samples > 0, gaps, 0.0).amax(dim=-1)
-    return torch.where(tally.samples.sum(dim=-1) > 0, worst, math.nan)
+    return reliability(p, y, bins, groups).mce
 
 
 def brier(p: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from coterie.core.client import Task
 from coterie.core.groups import Groups
 from coterie.metrics.bootstrap import Figure
-from coterie.metrics.calibration import at_label, brier, ece_of, softmax, tally
+from coterie.metrics.calibration import at_label, brier, softmax, tally
 from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits, of_two, sensitivity
 from coterie.metrics.regression import r2, rmse, squared_errors
 from coterie.metrics.survival import concordance
@@ -90,7 +90,7 @@ def _of_sensitivity(rows: Rows) -> Tensor | None:
 
 def _of_ece(rows: Rows) -> Tensor:
     confidence = rows.probabilities[0].amax(dim=1)
-    return ece_of(tally(confidence, confidence, rows.right, rows.groups))
+    return tally(confidence, confidence, rows.right, rows.groups).ece
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,7 @@ IN_ORDER = (
         name="balanced_accuracy",
         percent=True,
         of=lambda rows: balanced_accuracy(rows.right, rows.y, rows.classes, rows.groups),
-        words={
-            "en": "balanced accuracy",
-            "fr": "exactitude équilibrée",
-            "de": "balancierte Genauigkeit",
-        },
+        words={"en": "balanced accuracy", "fr": "exactitude équilibrée", "de": "balancierte Genauigkeit"},
         plain="how often it is right, each class counting alike",
         explained="The accuracy within each class, then the mean over classes: always naming the commonest "
         "class gains nothing.",
@@ -265,11 +261,7 @@ IN_ORDER = (
         headline=True,
         of=lambda rows: rmse(rows.predicted, rows.y, rows.groups),
         by_row=Figure(lambda outputs, y: squared_errors(outputs.squeeze(-1), y), np.sqrt),
-        words={
-            "en": "typical error (RMSE)",
-            "fr": "erreur typique (RMSE)",
-            "de": "typischer Fehler (RMSE)",
-        },
+        words={"en": "typical error (RMSE)", "fr": "erreur typique (RMSE)", "de": "typischer Fehler (RMSE)"},
         plain="typical error",
         explained="The root of the mean squared error, in the unit of what is predicted; lower is better.",
     ),
