@@ -139,10 +139,7 @@ class Learner:
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
         """∇ of the mean loss over the batch's real rows; `seed` draws the dropout masks."""
         self.watch.check()
-        moving = [belief[n] for n in self.trainable]
-        still = {n: t for n, t in belief.items() if n not in self.trainable}
-        tensors = (seed, *batch, *still.values(), *moving)
-        value, *found = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
+        value, *found = self._derived(belief, batch, seed)
         grads = dict(zip(self.trainable, found, strict=False))
         return Gradient(value, grads, dict(zip(self.buffers, found[len(grads) :], strict=True)))
 
@@ -164,11 +161,15 @@ class Learner:
         self, belief: Belief, batch: Batch, seed: Tensor, along: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """∇²L · d, how the gradient changes along a direction d that has a tensor for each parameter."""
+        found = self._derived(belief, batch, seed, *(along[n] for n in self.trainable))
+        return dict(zip(self.trainable, found, strict=True))
+
+    def _derived(self, belief: Belief, batch: Batch, seed: Tensor, *along: Tensor) -> tuple[Tensor, ...]:
         moving = [belief[n] for n in self.trainable]
         still = {n: t for n, t in belief.items() if n not in self.trainable}
-        tensors = (seed, *batch, *still.values(), *moving, *(along[n] for n in self.trainable))
-        found = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
-        return dict(zip(self.trainable, found, strict=True))
+        tensors = (seed, *batch, *still.values(), *moving, *along)
+        found: tuple[Tensor, ...] = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
+        return found
 
     def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:
         """The sum of all rows' gradients, each clipped to that norm: see `rowwise.py`; without terms."""

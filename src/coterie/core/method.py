@@ -193,9 +193,7 @@ def true_clusters(roster: Roster, method: str) -> list[int]:
 
 
 def check_method(method: Method, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-    """What a method says of sites before anything runs; refusals name its options as the reader writes
-    them.
-    """
+    """What a method says of sites before a run; refusals name its options as their reader writes them."""
     with naming_flags_of(method):
         return method.check(roster, start, key)
 

@@ -275,9 +275,7 @@ class _Uses(TorchFunctionMode):
 
 
 class _Taps(TorchFunctionMode):
-    """Inside, adds a tap to what each of the layers gives, in the order of their calls, and keeps what went
-    in.
-    """
+    """Inside, adds a tap to what each layer gives, in the order of their calls, and keeps what went in."""
 
     def __init__(self, weights: Sequence[Tensor], taps: Sequence[Tensor]) -> None:
         super().__init__()

@@ -77,28 +77,24 @@ def _visits_of(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
     """The visits that edges come down to, and which of them each edge is: [edge]."""
     known = _visits.setdefault(net.banks[part], {})
     mark = edges.numpy().tobytes()
-    if mark not in known:
-        if len(known) == KEPT:
-            known.clear()
-        known[mark] = _found_visits(net, part, edges)
+    if mark in known:
+        return known[mark]
+    if len(known) == KEPT:
+        known.clear()
+    with one_thread_each():
+        bank, guests, hosts = net.banks[part], edges[:, 0].tolist(), edges[:, 1]
+        sizes = bank.sizes[hosts]
+        if not bool(sizes.all()):
+            empty = net.clients[int(hosts[sizes == 0][0])]
+            raise BadInput(f"client {empty.name!r} has no {part} samples to score on")
+        turns = {guest: turn for turn, guest in enumerate(dict.fromkeys(guests))}
+        # hosts that share rows have the same start
+        places = torch.tensor([turns[g] for g in guests]) * len(bank.x) + bank.starts[hosts]
+        found, back = torch.unique(places, return_inverse=True)
+        each = torch.bincount(found // len(bank.x))
+        lengths = torch.empty_like(found).index_copy_(0, back, sizes)
+        known[mark] = Visits(list(turns), each, found % len(bank.x), lengths), back
     return known[mark]
-
-
-@one_thread_each()
-def _found_visits(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
-    bank = net.banks[part]
-    guests, hosts = edges[:, 0].tolist(), edges[:, 1]
-    sizes = bank.sizes[hosts]
-    if not bool(sizes.all()):
-        empty = net.clients[int(hosts[sizes == 0][0])]
-        raise BadInput(f"client {empty.name!r} has no {part} samples to score on")
-    turns = {guest: turn for turn, guest in enumerate(dict.fromkeys(guests))}
-    # hosts that share rows have the same start
-    places = torch.tensor([turns[g] for g in guests]) * len(bank.x) + bank.starts[hosts]
-    found, back = torch.unique(places, return_inverse=True)
-    each = torch.bincount(found // len(bank.x))
-    lengths = torch.empty_like(found).index_copy_(0, back, sizes)
-    return Visits(list(turns), each, found % len(bank.x), lengths), back
 
 
 def _measured(

@@ -38,28 +38,21 @@ _known: weakref.WeakKeyDictionary[Learner, Traits] = weakref.WeakKeyDictionary()
 def traits_of(learner: Learner, beliefs: Beliefs, data: Samples) -> Traits:
     """Found out once for each learner."""
     if learner not in _known:
-        belief = tree.row(beliefs, 0)
-        layers = list(learner.training.modules())
-        draws = _draws_by_itself(learner, belief, data)
+        belief, device, layers = tree.row(beliefs, 0), data.x.device, list(learner.training.modules())
+        generators: Any = torch if device.type == "cpu" else torch.get_device_module(device)
+        with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
+            before = generators.get_rng_state()
+            tensors = {name: t.clone() for name, t in belief.items()}
+            for module in (learner.training, learner.scoring):
+                functional_call(module, tensors, (_rows(data).x,))
+            learner.drawn(_batch_of_ones(_rows(data)), torch.tensor(1, device=device))
+            draws = not torch.equal(before, generators.get_rng_state())
         _known[learner] = Traits(
             draws=draws,
             lockless=_why_not_in_lockstep(learner, belief, data, draws),
             convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in layers),
         )
     return _known[learner]
-
-
-def _draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
-    """Whether a forward pass moves torch's own generator, dropout being taken care of."""
-    device = data.x.device
-    generators: Any = torch if device.type == "cpu" else torch.get_device_module(device)
-    with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
-        before = generators.get_rng_state()
-        tensors = {name: t.clone() for name, t in belief.items()}
-        for module in (learner.training, learner.scoring):
-            functional_call(module, tensors, (_rows(data).x,))
-        learner.drawn(_batch_of_ones(_rows(data)), torch.tensor(1, device=device))
-        return not torch.equal(before, generators.get_rng_state())
 
 
 def _why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: bool) -> str:

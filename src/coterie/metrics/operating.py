@@ -65,6 +65,14 @@ class Probabilities(NamedTuple):
         return self.p[rows], self.y[rows]
 
 
+class Share(NamedTuple):
+    """k / n and between what it lies by Wilson's interval; NaN where n is 0."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
 class Counts(NamedTuple):
     """Rows by what they are called and what they are: each [threshold]."""
 
@@ -73,13 +81,29 @@ class Counts(NamedTuple):
     tn: np.ndarray
     fn: np.ndarray
 
+    def sensitivity(self) -> Share:
+        return share(self.tp, self.tp + self.fn)
 
-class Share(NamedTuple):
-    """k / n and between what it lies by Wilson's interval; NaN where n is 0."""
+    def specificity(self) -> Share:
+        return share(self.tn, self.tn + self.fp)
 
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    def positive_predictive_value(self) -> Share:
+        return share(self.tp, self.tp + self.fp)
+
+    def net_benefit(self, thresholds: np.ndarray) -> np.ndarray:
+        """TP / n - FP / n · t / (1 - t): [threshold]; NaN without rows, and for t = 1, where no false alarm
+        is worth a case that is found.
+        """
+        t = np.asarray(thresholds, dtype=float)
+        n = np.asarray(self.tp + self.fp + self.tn + self.fn, dtype=float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            odds = np.where(t < 1, t / (1 - t), np.nan)
+            return np.asarray((self.tp - self.fp * odds) / n)
+
+    def treating_all(self) -> Counts:
+        """What is counted if every row is called positive, whatever the threshold."""
+        none = np.zeros_like(self.tp)
+        return Counts(self.tp + self.fn, self.fp + self.tn, none, none)
 
 
 def grid() -> np.ndarray:
@@ -98,35 +122,6 @@ def counts(p_of_class: np.ndarray, is_class: np.ndarray, thresholds: np.ndarray)
     return Counts(positive.sum() - fn, (~positive).sum() - tn, tn, fn)
 
 
-def sensitivity(c: Counts) -> Share:
-    return share(c.tp, c.tp + c.fn)
-
-
-def specificity(c: Counts) -> Share:
-    return share(c.tn, c.tn + c.fp)
-
-
-def positive_predictive_value(c: Counts) -> Share:
-    return share(c.tp, c.tp + c.fp)
-
-
-def net_benefit(c: Counts, thresholds: np.ndarray) -> np.ndarray:
-    """TP / n - FP / n · t / (1 - t): [threshold]; NaN without rows, and for t = 1, where no false alarm is
-    worth a case that is found.
-    """
-    t = np.asarray(thresholds, dtype=float)
-    n = np.asarray(c.tp + c.fp + c.tn + c.fn, dtype=float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        odds = np.where(t < 1, t / (1 - t), np.nan)
-        return np.asarray((c.tp - c.fp * odds) / n)
-
-
-def treating_all(c: Counts) -> Counts:
-    """What is counted if every row is called positive, whatever the threshold."""
-    none = np.zeros_like(c.tp)
-    return Counts(c.tp + c.fn, c.fp + c.tn, none, none)
-
-
 def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[Share, Share]:
     """Of rows [row, class], where the most probable class has less than t nothing is said: the share that is
     answered, and the share of those that is right.
@@ -134,7 +129,7 @@ def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[Sh
     `calibration.abstention` counts the same of many clients at once, for the τ of reports.
     """
     c = counts(p.max(axis=1, initial=0.0), p.argmax(axis=1) == y, thresholds)
-    return share(c.tp + c.fp, len(y)), positive_predictive_value(c)
+    return share(c.tp + c.fp, len(y)), c.positive_predictive_value()
 
 
 def share(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> Share:

@@ -145,9 +145,7 @@ class Layout(dict[str, tuple[str, tuple[int, ...]]]):
         return {name: found[name] for name in self}
 
     def shrunk(self, whole: Bytes, earlier: Bytes | None, least: int) -> bytes | None:
-        """The planes of what differs from earlier bytes, which are used up, by zstd; None if it does not
-        pay.
-        """
+        """The planes of what differs from earlier bytes, which are used up; None if it does not pay."""
         if whole.nbytes < max(least, 1) or not _looks_worth(whole, earlier, self):
             return None
         change = whole if earlier is None else np.bitwise_xor(whole, earlier, out=earlier)
@@ -207,13 +205,13 @@ class Reference:
     digest: str
     layout: Layout
 
-
-def reference_of(tensors: Mapping[str, Tensor]) -> Reference:
-    """A model with its digest: 16 letters of the SHA-256 of its names, dtypes, shapes and bytes."""
-    layout = Layout.of(tensors)
-    found = hashlib.sha256(json.dumps(sorted(layout.items())).encode())
-    found.update(layout.flat(tensors).data)
-    return Reference(tensors, found.hexdigest()[:16], layout)
+    @staticmethod
+    def of(tensors: Mapping[str, Tensor]) -> Reference:
+        """A model with its digest: 16 letters of the SHA-256 of its names, dtypes, shapes and bytes."""
+        layout = Layout.of(tensors)
+        found = hashlib.sha256(json.dumps(sorted(layout.items())).encode())
+        found.update(layout.flat(tensors).data)
+        return Reference(tensors, found.hexdigest()[:16], layout)
 
 
 def pack(

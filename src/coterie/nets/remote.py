@@ -19,7 +19,6 @@ from coterie.core.net import Beside, Distances, Net, Replies, edges_among
 from coterie.core.observer import NOBODY, Observer
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.core.wire import told_key
 from coterie.engines.base import Engine
 from coterie.nets.courier import Courier, Message, Silence, Transport, Wanted
 from coterie.nets.in_process import LEFT_OUT, InProcess, rows_heard
@@ -118,7 +117,7 @@ class Remote(Net):
             guests = list(dict.fromkeys(pairs[e][0] for e in some))
             looked = {n: [0] if len(b) == 1 else some for n, b in others.items()}
             wanted[host] = [(beliefs, guests), *((others[n], rows) for n, rows in looked.items())]
-            messages[host] = {"do": "visit", "kernel": data, "key": told_key(key), "slot": slot}
+            messages[host] = {"do": "visit", "kernel": data, "key": key.to_dict(), "slot": slot}
             messages[host] |= {
                 "beliefs": [self.post.row(beliefs, g) for g in guests],
                 "rows": [guests.index(pairs[e][0]) for e in some],

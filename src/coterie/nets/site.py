@@ -39,7 +39,7 @@ from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverge
 from coterie.core.kernel import Kernel
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.core.wire import aligned, key_of, pack, unpack
+from coterie.core.wire import aligned, pack, unpack
 from coterie.engines import ENGINES
 from coterie.kernels import kernel_of
 from coterie.models import MODELS
@@ -106,7 +106,7 @@ class Site:
         beside = {n: tree.stack([self._belief(row) for row in some]) for n, some in message["beside"].items()}
         edges = torch.tensor([[row, 0] for row in rows])
         called = [(int(g), self.number) for g in message["guests"]]
-        kernel, key = self.kernel(message["kernel"]), key_of(message["key"])
+        kernel, key = self.kernel(message["kernel"]), Key.of(message["key"])
         key, called = self.admitted(kernel, key, called, message, beliefs, beside)
         try:
             _, numbers, replied, _ = net.work(kernel, beliefs, edges, key, message["slot"], beside, called)

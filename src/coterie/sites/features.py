@@ -66,7 +66,7 @@ from coterie.kernels import SGD
 from coterie.kernels.score import Score
 from coterie.metrics.table import METRICS, headline
 from coterie.nets.in_process import InProcess, joined
-from coterie.sites.last_layer import Body, cut, headless, last_linear, of_last
+from coterie.sites.last_layer import Body, cut, headless, last_linear
 from coterie.storage.tensors import read_tensors, write_tensors
 
 log = logging.getLogger("coterie")
@@ -193,7 +193,8 @@ def stage(
         bias = f"{last}.bias" if last else "bias"
         start = {n: t if n == bias else all_alike[n] for n, t in beliefs.items()}
         return Staged(tuple(kept), trained, start, notes, None)
-    head = of_last(beliefs, last)
+    # the last layer's tensors alone, under their names in it
+    head = {n.removeprefix(f"{last}."): t for n, t in beliefs.items() if n.startswith(f"{last}.")}
     layer = tree.load(copy.deepcopy(model.get_submodule(last)), tree.row(head, 0))
     return Staged(tuple(_seen_through(kept, entry.features)), layer, head, notes, body)
 
@@ -287,26 +288,20 @@ def divided(clients: Sequence[Client], share: float, key: Key) -> tuple[list[Cli
     With a share of 0 it has all training rows of the clients, and nothing is taken from them.
     """
     kept, own = list(clients), [c.train for c in clients]
-    if share:
-        pairs = [_set_aside(c, share, key.at("aside", i)) for i, c in enumerate(clients)]
-        kept, own = [client for client, _ in pairs], [rows for _, rows in pairs]
+    for i, client in enumerate(clients) if share else ():  # each label in proportion
+        x, y = client.train.x, client.train.y
+        if len(y) < 2:
+            raise BadInput(
+                f"client {client.name!r} has {len(y)} training row(s), of which none can be set aside: "
+                "give it more, or take features source=clients"
+            )
+        rows = hold_out(y.cpu().numpy(), share, key.at("aside", i).numpy(), f"client {client.name!r}")
+        mine, own[i] = (Samples(x[r], y[r]) for r in map(torch.from_numpy, rows))
+        kept[i] = replace(client, train=mine)
     tests = list({place(c.test): c.test for c in clients}.values())
     nothing = Samples(clients[0].train.x[:0], clients[0].train.y[:0])
     censored = clients[0].censored
     return kept, Client("the server", joined(own), joined(tests), validation=nothing, censored=censored)
-
-
-def _set_aside(client: Client, share: float, key: Key) -> tuple[Client, Samples]:
-    """The client without a share of its training rows, each label in proportion, and these rows."""
-    x, y = client.train.x, client.train.y
-    if len(y) < 2:
-        raise BadInput(
-            f"client {client.name!r} has {len(y)} training row(s), of which none can be set aside: "
-            "give it more, or take features source=clients"
-        )
-    rows = hold_out(y.cpu().numpy(), share, key.numpy(), f"client {client.name!r}")
-    mine, held = (Samples(x[r], y[r]) for r in map(torch.from_numpy, rows))
-    return replace(client, train=mine), held
 
 
 def _check_kept(

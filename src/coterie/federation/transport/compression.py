@@ -27,7 +27,7 @@ from coterie.core.errors import BadData, Refused, shown
 from coterie.core.wire import aligned, pack, unpack
 from coterie.nets.lossy import Lossy, Memory, size_in, squeeze_of
 from coterie.nets.lossy import unpack as unsqueezed
-from coterie.nets.packing import LEAST, Reference, reference_of
+from coterie.nets.packing import LEAST, Reference
 from coterie.storage.checkpoint import as_tensor
 
 ROOM = 2**30  # bytes of models that are remembered
@@ -65,7 +65,7 @@ class Compression:
                 meta, data, owed = how.pack(model, reference, self.owed.get(place) if reference else None)
                 if learns:  # the model as the receiver has it
                     lossy = isinstance(how, Lossy)
-                    after = reference_of(unsqueezed(meta, data, reference) if lossy else dict(model))
+                    after = Reference.of(unsqueezed(meta, data, reference) if lossy else dict(model))
                 if way.startswith(TO):  # a peer goes on with a model of its own, which has what was not sent
                     owed = None
                 told[id], sent[place] = meta, (after, owed)
@@ -105,7 +105,7 @@ class Compression:
                 model = unsqueezed(meta, packed.numpy().data, reference)
                 found |= {f"{id}/{name}": aligned(t) for name, t in model.items()}
                 if learns:
-                    self._remember((way, k), reference_of(model))
+                    self._remember((way, k), Reference.of(model))
         return message, found
 
     def clear(self) -> None:
