@@ -167,26 +167,16 @@ def calibration(
     confidence, or of the probability of the positive one of two classes, are joined with the next until they
     have, and what is joined is in one bin of each kind. With `positive` None nothing is counted by class.
     """
-    p = probabilities(logits)
+    p, groups = probabilities(logits), whole(groups, y)
     positive = positive if p.shape[1] == 2 else None
-    if least > 1:
-        return _joined_calibration(p, y, whole(groups, y), least, positive)
-    return Calibration(
-        reliability(p, y, groups=groups),
-        by_entropy(p, y, groups=groups),
-        abstention(p, y, groups=groups),
-        _without_bins(whole(groups, y))
-        if positive is None
-        else called_positive(p, y, positive, groups=groups),
-    )
-
-
-def _joined_calibration(
-    p: Tensor, y: Tensor, groups: Groups, least: int, positive: int | None
-) -> Calibration:
-    """One way to join samples for all kinds, whichever class is positive: two of them would tell by their
-    difference of few samples.
-    """
+    by_class = Tally(*(t.expand(len(groups.sizes), 0) for t in NO_TALLY))
+    if least <= 1:
+        if positive is not None:
+            by_class = called_positive(p, y, positive, groups=groups)
+        kinds = reliability(p, y, groups=groups), by_entropy(p, y, groups=groups)
+        return Calibration(*kinds, abstention(p, y, groups=groups), by_class)
+    # one way to join samples for all kinds, whichever class is positive: two of them would tell by their
+    # difference of few samples
     confidence, h, right = p.amax(dim=1), entropy(p), hits(p, y)
     bins = _bins_of(confidence, BINS) if positive is None else _bins_of(p[:, 1], THRESHOLDS)
     cells = _joined_bins(bins, groups, least)
@@ -197,21 +187,16 @@ def _joined_calibration(
         """Of each sample's cell, the mean."""
         return (torch.zeros_like(many).index_add_(0, cells, values) / many)[cells]
 
+    if positive is not None:
+        own, of_class = p[:, positive], (y == positive).double()
+        by_class = _from_each_on(middle(own), own, of_class, groups, THRESHOLDS)
     share = h / math.log(p.shape[1]) if p.shape[1] > 1 else h
-    kinds = (
+    return Calibration(
         tally(middle(confidence), confidence, right, groups),
         tally(middle(share), h, right, groups),
         _from_each_on(middle(confidence), confidence, right, groups, STEPS),
+        by_class,
     )
-    if positive is None:
-        return Calibration(*kinds, _without_bins(groups))
-    own, of_class = p[:, positive], (y == positive).double()
-    return Calibration(*kinds, _from_each_on(middle(own), own, of_class, groups, THRESHOLDS))
-
-
-def _without_bins(groups: Groups) -> Tally:
-    """Of groups of which nothing is counted: [group, 0]."""
-    return Tally(*(t.expand(len(groups.sizes), 0) for t in NO_TALLY))
 
 
 def _joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:

@@ -98,29 +98,21 @@ def shrink(squares: Tensor, columns: int) -> _Spectra:
     """From squared singular values [matrix, L], falling, and M: what is kept, shrunk, and the noise."""
     squares = _cleaned(squares, columns)
     rows = squares.shape[1]
-    u = _precision(squares, columns)
+    # u = 1/σ² [matrix] at the minimum of the free energy; infinite for a matrix without noise
+    most, u = most_kept(rows, columns), torch.full((len(squares),), math.inf, dtype=torch.float64)
+    for some in torch.split((squares[:, most] > 0).nonzero().flatten(), max(1, CELLS // (most + 1) ** 2)):
+        u[some] = _least_energy(squares[some], columns, most)
     ratio, threshold = rows / columns, threshold_of(rows, columns)
     exact = u.isinf().unsqueeze(1)
     x = squares * torch.where(exact, 0.0, u.unsqueeze(1)) / columns
     # at most H are kept by the choice of u, but for ties at the threshold, which the order decides
-    kept = (x > threshold) & (torch.arange(rows) < most_kept(rows, columns))
+    kept = (x > threshold) & (torch.arange(rows) < most)
     shrunk = squares.sqrt() * torch.where(kept, tau(x, ratio) / x.clamp(min=1), 0.0)
     return _Spectra(torch.where(exact, squares.sqrt(), shrunk), 1 / u)
 
 
-def _precision(squares: Tensor, columns: int) -> Tensor:
-    """u = 1/σ² [matrix] at the minimum of the free energy; infinite for a matrix without noise."""
-    rows = squares.shape[1]
-    most = most_kept(rows, columns)
-    found = torch.full((len(squares),), math.inf, dtype=torch.float64)
-    noisy = (squares[:, most] > 0).nonzero().flatten()
-    for some in torch.split(noisy, max(1, CELLS // (most + 1) ** 2)):
-        found[some] = _least_energy(squares[some], columns, most)
-    return found
-
-
 def _least_energy(squares: Tensor, columns: int, most: int) -> Tensor:
-    """The same for matrices with noise: candidates (matrix i, kept values k), then the best of each."""
+    """u of matrices with noise: candidates (matrix i, kept values k), then the best of each."""
     rows = squares.shape[1]
     ratio, threshold = rows / columns, threshold_of(rows, columns)
     scaled = squares / columns

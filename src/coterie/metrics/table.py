@@ -6,6 +6,7 @@ scored and shown everywhere. METRICS are in the order of a report's columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +17,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Task
-from coterie.core.groups import Groups
+from coterie.core.groups import Groups, added, whole
 from coterie.metrics.bootstrap import Figure
 from coterie.metrics.calibration import at_label, brier, softmax, tally
 from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits, of_two, sensitivity
-from coterie.metrics.regression import r2, rmse, squared_errors
 from coterie.metrics.survival import concordance
 
 
@@ -91,6 +91,27 @@ def _of_sensitivity(rows: Rows) -> Tensor | None:
 def _of_ece(rows: Rows) -> Tensor:
     confidence = rows.probabilities[0].amax(dim=1)
     return tally(confidence, confidence, rows.right, rows.groups).ece
+
+
+def rmse(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
+    """The root of the mean squared error, in the target's own unit."""
+    return whole(groups, y).mean(_squared_errors(predicted, y)).sqrt()
+
+
+def _squared_errors(predicted: Tensor, y: Tensor) -> Tensor:
+    """[row]"""
+    return (predicted.double() - y.double()).square()
+
+
+def r2(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
+    """1 - (squared error) / (squared deviation from the mean of y); NaN where y does not vary."""
+    groups, y = whole(groups, y), y.double()
+    spread = groups.sum((y - groups.mean(y)[groups.index]).square())
+    error = groups.sum(_squared_errors(predicted, y))
+    # whether some row of a group differs from the one before: a mean may be rounded, and would not tell
+    differs = (groups.index[1:] == groups.index[:-1]) & (y[1:] != y[:-1])
+    varies = added(groups.index[1:], len(groups.sizes), differs) > 0
+    return torch.where(varies, 1 - error / spread, math.nan)
 
 
 @dataclass(frozen=True)
@@ -260,7 +281,7 @@ IN_ORDER = (
         higher=False,
         headline=True,
         of=lambda rows: rmse(rows.predicted, rows.y, rows.groups),
-        by_row=Figure(lambda outputs, y: squared_errors(outputs.squeeze(-1), y), np.sqrt),
+        by_row=Figure(lambda outputs, y: _squared_errors(outputs.squeeze(-1), y), np.sqrt),
         words={"en": "typical error (RMSE)", "fr": "erreur typique (RMSE)", "de": "typischer Fehler (RMSE)"},
         plain="typical error",
         explained="The root of the mean squared error, in the unit of what is predicted; lower is better.",
