@@ -89,13 +89,6 @@ def unpack(
     return squeeze.open(meta, data, reference)
 
 
-def size_in(meta: Mapping[str, Any], reference: Reference | None = None) -> int:
-    """Bytes of the model that a packed one becomes, by what is told of it, before memory is taken for it."""
-    if isinstance(meta, Mapping) and "tensors" in meta and "reference" not in meta:
-        return Layout.read(meta["tensors"]).size
-    return 0 if reference is None else reference.layout.size
-
-
 @SQUEEZES.register("none")
 @dataclass(frozen=True)
 class _Plain(Squeeze):
