@@ -169,7 +169,7 @@ def tensorboard(folder: str | Path = "tensorboard", each: bool = True) -> Watche
     """Event files for TensorBoard, a folder for each run: `tensorboard --logdir FOLDER` shows them. Without
     `each`, means over clients alone.
     """
-    library = imported("torch.utils.tensorboard", "tensorboard")
+    library = _imported("torch.utils.tensorboard", "tensorboard")
 
     def begin(seen: Round) -> Any:
         return library.SummaryWriter(str(Path(folder) / _run_name(seen)))
@@ -189,7 +189,7 @@ def mlflow(
     """Runs of an experiment of MLflow, with all settings as parameters: into a database in a folder, which
     `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db` shows, or to the server that `uri` names.
     """
-    library = imported("mlflow", "mlflow")
+    library = _imported("mlflow", "mlflow")
 
     def begin(seen: Round) -> Any:
         place = Path(folder).absolute()
@@ -222,7 +222,7 @@ def wandb(
     if mode not in ("offline", "online", "disabled"):
         raise UnknownName("mode", mode, ("offline", "online", "disabled"))
 
-    library = imported("wandb", "wandb")
+    library = _imported("wandb", "wandb")
 
     def begin(seen: Round) -> Any:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -259,7 +259,7 @@ def watcher_of(text: str) -> Watcher:
     return WATCHERS[name](where) if where else WATCHERS[name]()
 
 
-def imported(module: str, extra: str) -> Any:
+def _imported(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:

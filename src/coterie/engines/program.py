@@ -92,13 +92,6 @@ def _few(flat: Flat, edges: int) -> Flat:
     return [t[torch.arange(edges, device=t.device).clamp(max=len(t) - 1)] for t in flat]
 
 
-def _record(function: Callable[[Flat], Any], flat: Flat) -> _Recording:
-    """The function, watched."""
-    with torch.no_grad(), _Recorder() as recorder:
-        outputs, spec = pytree.tree_flatten(function(flat))
-    return _Recording(flat, recorder.calls, outputs, spec)
-
-
 class _Numbered:
     """Tensors of a recording by number: inputs first, then constants and results as they turn up."""
 
@@ -317,7 +310,13 @@ class Program(NamedTuple):
 
 def program(function: Callable[[Flat], Any], flat: Flat) -> Program:
     """What the function does, recorded; refused if it cannot be."""
-    one, two = (_record(function, _few(flat, edges)) for edges in FEW)
+    runs = []
+    for edges in FEW:
+        given = _few(flat, edges)
+        with torch.no_grad(), _Recorder() as recorder:
+            outputs, spec = pytree.tree_flatten(function(given))
+        runs.append(_Recording(given, recorder.calls, outputs, spec))
+    one, two = runs
     other = _few(flat, ANOTHER)
     with torch.no_grad():
         expected = pytree.tree_leaves(function(other))

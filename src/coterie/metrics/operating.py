@@ -65,7 +65,7 @@ class Probabilities(NamedTuple):
         return self.p[rows], self.y[rows]
 
 
-class Share(NamedTuple):
+class _Share(NamedTuple):
     """k / n and between what it lies by Wilson's interval; NaN where n is 0."""
 
     value: np.ndarray
@@ -81,13 +81,13 @@ class Counts(NamedTuple):
     tn: np.ndarray
     fn: np.ndarray
 
-    def sensitivity(self) -> Share:
+    def sensitivity(self) -> _Share:
         return share(self.tp, self.tp + self.fn)
 
-    def specificity(self) -> Share:
+    def specificity(self) -> _Share:
         return share(self.tn, self.tn + self.fp)
 
-    def positive_predictive_value(self) -> Share:
+    def positive_predictive_value(self) -> _Share:
         return share(self.tp, self.tp + self.fp)
 
     def net_benefit(self, thresholds: np.ndarray) -> np.ndarray:
@@ -122,7 +122,7 @@ def counts(p_of_class: np.ndarray, is_class: np.ndarray, thresholds: np.ndarray)
     return Counts(positive.sum() - fn, (~positive).sum() - tn, tn, fn)
 
 
-def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[Share, Share]:
+def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[_Share, _Share]:
     """Of rows [row, class], where the most probable class has less than t nothing is said: the share that is
     answered, and the share of those that is right.
 
@@ -132,10 +132,10 @@ def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[Sh
     return share(c.tp + c.fp, len(y)), c.positive_predictive_value()
 
 
-def share(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> Share:
+def share(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> _Share:
     k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
     value = np.divide(k, n, out=np.full(n.shape, np.nan), where=n > 0)
-    return Share(value, *wilson(k, n, z))
+    return _Share(value, *wilson(k, n, z))
 
 
 def wilson(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +146,7 @@ def wilson(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> tuple[
     return np.clip((middle - half) / (some + z**2), 0, 1), np.clip((middle + half) / (some + z**2), 0, 1)
 
 
-def difference(p: Share, q: Share) -> tuple[float, float]:
+def difference(p: _Share, q: _Share) -> tuple[float, float]:
     """Between what the difference of two shares lies, as if they were of different rows."""
     low = p.value - q.value - np.hypot(p.value - p.low, q.high - q.value)
     high = p.value - q.value + np.hypot(p.high - p.value, q.value - q.low)

@@ -115,7 +115,7 @@ def r2(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Named:
+class _Named:
     """A figure and how it is written.
 
     label     what reports call it, with its `article`; its name in words, if nothing is given
@@ -134,7 +134,7 @@ class Named:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metric(Named):
+class Metric(_Named):
     """
     of         [group] what rows have; None where there is no such figure
     scored     it takes more work, and is looked at where a run scores its models, not while a method works
@@ -315,18 +315,18 @@ IN_ORDER = (
     ),
 )
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in IN_ORDER}
-COLLABORATION: Mapping[str, Named] = {
+COLLABORATION: Mapping[str, _Named] = {
     named.name: named
     for named in (
-        Named("precision", percent=True),
-        Named("recall", percent=True),
-        Named("circle_precision", "precision of the circle", percent=True),
-        Named("circle_recall", "recall of the circle", percent=True),
-        Named("drift", "distance to the mean model"),
+        _Named("precision", percent=True),
+        _Named("recall", percent=True),
+        _Named("circle_precision", "precision of the circle", percent=True),
+        _Named("circle_recall", "recall of the circle", percent=True),
+        _Named("drift", "distance to the mean model"),
     )
 }
 """What is measured of who learns from whom, and not of a model on rows: `runs/scoring.py`."""
-NAMED: Mapping[str, Named] = {**METRICS, **COLLABORATION}
+NAMED: Mapping[str, _Named] = {**METRICS, **COLLABORATION}
 BY_ROW: Mapping[str, Figure] = {name: m.by_row for name, m in METRICS.items() if m.by_row is not None}
 
 
