@@ -23,17 +23,17 @@ def test_net_benefit_by_hand():
     t = np.array([0.0, 0.2, 0.5, 0.8])
     found = operating.counts(P, ILL == 1, t)
     # 3/10; 2/10 - 2/10 / 4; 1/10 - 1/10; 1/10
-    assert found.net_benefit(t).tolist() == pytest.approx([0.3, 0.15, 0.0, 0.1])
-    everybody = found.treating_all()
+    assert operating.net_benefit(found, t).tolist() == pytest.approx([0.3, 0.15, 0.0, 0.1])
+    everybody = operating.treating_all(found)
     # 3/10 - 7/10 t / (1 - t)
-    assert everybody.net_benefit(t).tolist() == pytest.approx([0.3, 0.125, -0.4, -2.5])
-    assert np.isnan(operating.counts(P, ILL == 1, np.ones(1)).net_benefit(np.ones(1))).all()
+    assert operating.net_benefit(everybody, t).tolist() == pytest.approx([0.3, 0.125, -0.4, -2.5])
+    assert np.isnan(operating.net_benefit(operating.counts(P, ILL == 1, np.ones(1)), np.ones(1))).all()
 
 
 def test_treating_all_is_worth_nothing_where_the_threshold_is_the_share_of_the_ill():
     t = np.array([0.3])
-    found = operating.counts(P, ILL == 1, t).treating_all()
-    assert found.net_benefit(t) == pytest.approx([0.0])
+    found = operating.treating_all(operating.counts(P, ILL == 1, t))
+    assert operating.net_benefit(found, t) == pytest.approx([0.0])
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ IS = np.array([False, False, True, True, False])
 def test_counts_at_thresholds_by_hand():
     found = operating.counts(P, IS, np.array([0.0, 0.35, 0.5, 1.0]))
     assert [c.tolist() for c in found] == [[2, 2, 1, 0], [3, 2, 1, 0], [0, 1, 2, 3], [0, 0, 1, 2]]
-    assert found.sensitivity().value.tolist() == [1, 1, 0.5, 0]
-    assert found.specificity().value.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
-    assert found.positive_predictive_value().value[:3].tolist() == pytest.approx([0.4, 0.5, 0.5])
+    assert operating.sensitivity(found).value.tolist() == [1, 1, 0.5, 0]
+    assert operating.specificity(found).value.tolist() == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert operating.positive_predictive_value(found).value[:3].tolist() == pytest.approx([0.4, 0.5, 0.5])
 
 
 def test_wilsons_interval_by_hand():

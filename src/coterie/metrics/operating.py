@@ -65,14 +65,6 @@ class Probabilities(NamedTuple):
         return self.p[rows], self.y[rows]
 
 
-class _Share(NamedTuple):
-    """k / n and between what it lies by Wilson's interval; NaN where n is 0."""
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
 class Counts(NamedTuple):
     """Rows by what they are called and what they are: each [threshold]."""
 
@@ -81,29 +73,13 @@ class Counts(NamedTuple):
     tn: np.ndarray
     fn: np.ndarray
 
-    def sensitivity(self) -> _Share:
-        return share(self.tp, self.tp + self.fn)
 
-    def specificity(self) -> _Share:
-        return share(self.tn, self.tn + self.fp)
+class Share(NamedTuple):
+    """k / n and between what it lies by Wilson's interval; NaN where n is 0."""
 
-    def positive_predictive_value(self) -> _Share:
-        return share(self.tp, self.tp + self.fp)
-
-    def net_benefit(self, thresholds: np.ndarray) -> np.ndarray:
-        """TP / n - FP / n · t / (1 - t): [threshold]; NaN without rows, and for t = 1, where no false alarm
-        is worth a case that is found.
-        """
-        t = np.asarray(thresholds, dtype=float)
-        n = np.asarray(self.tp + self.fp + self.tn + self.fn, dtype=float)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            odds = np.where(t < 1, t / (1 - t), np.nan)
-            return np.asarray((self.tp - self.fp * odds) / n)
-
-    def treating_all(self) -> Counts:
-        """What is counted if every row is called positive, whatever the threshold."""
-        none = np.zeros_like(self.tp)
-        return Counts(self.tp + self.fn, self.fp + self.tn, none, none)
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
 
 
 def grid() -> np.ndarray:
@@ -122,20 +98,49 @@ def counts(p_of_class: np.ndarray, is_class: np.ndarray, thresholds: np.ndarray)
     return Counts(positive.sum() - fn, (~positive).sum() - tn, tn, fn)
 
 
-def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[_Share, _Share]:
+def sensitivity(c: Counts) -> Share:
+    return share(c.tp, c.tp + c.fn)
+
+
+def specificity(c: Counts) -> Share:
+    return share(c.tn, c.tn + c.fp)
+
+
+def positive_predictive_value(c: Counts) -> Share:
+    return share(c.tp, c.tp + c.fp)
+
+
+def net_benefit(c: Counts, thresholds: np.ndarray) -> np.ndarray:
+    """TP / n - FP / n · t / (1 - t): [threshold]; NaN without rows, and for t = 1, where no false alarm is
+    worth a case that is found.
+    """
+    t = np.asarray(thresholds, dtype=float)
+    n = np.asarray(c.tp + c.fp + c.tn + c.fn, dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.where(t < 1, t / (1 - t), np.nan)
+        return np.asarray((c.tp - c.fp * odds) / n)
+
+
+def treating_all(c: Counts) -> Counts:
+    """What is counted if every row is called positive, whatever the threshold."""
+    none = np.zeros_like(c.tp)
+    return Counts(c.tp + c.fn, c.fp + c.tn, none, none)
+
+
+def abstention(p: np.ndarray, y: np.ndarray, thresholds: np.ndarray) -> tuple[Share, Share]:
     """Of rows [row, class], where the most probable class has less than t nothing is said: the share that is
     answered, and the share of those that is right.
 
     `calibration.abstention` counts the same of many clients at once, for the τ of reports.
     """
     c = counts(p.max(axis=1, initial=0.0), p.argmax(axis=1) == y, thresholds)
-    return share(c.tp + c.fp, len(y)), c.positive_predictive_value()
+    return share(c.tp + c.fp, len(y)), positive_predictive_value(c)
 
 
-def share(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> _Share:
+def share(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> Share:
     k, n = np.broadcast_arrays(np.asarray(k, dtype=float), np.asarray(n, dtype=float))
     value = np.divide(k, n, out=np.full(n.shape, np.nan), where=n > 0)
-    return _Share(value, *wilson(k, n, z))
+    return Share(value, *wilson(k, n, z))
 
 
 def wilson(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +151,7 @@ def wilson(k: np.ndarray | float, n: np.ndarray | float, z: float = Z) -> tuple[
     return np.clip((middle - half) / (some + z**2), 0, 1), np.clip((middle + half) / (some + z**2), 0, 1)
 
 
-def difference(p: _Share, q: _Share) -> tuple[float, float]:
+def difference(p: Share, q: Share) -> tuple[float, float]:
     """Between what the difference of two shares lies, as if they were of different rows."""
     low = p.value - q.value - np.hypot(p.value - p.low, q.high - q.value)
     high = p.value - q.value + np.hypot(p.high - p.value, q.value - q.low)

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from coterie.metrics.calibration import NO_TALLY, THRESHOLDS, Calibration, Tally, taus
-from coterie.metrics.operating import Counts
+from coterie.metrics.operating import Counts, net_benefit, treating_all
 from coterie.metrics.summary import Interval, mean_over_clients
 from coterie.show import figures, numbers, plotly, views
 from coterie.show.blocks import Block, Plot, Section, Sentence
@@ -184,11 +184,11 @@ def _decision(counts: Mapping[str, Counts | None]) -> list[Chart]:
     t, between = taus(THRESHOLDS).numpy(), slice(1, THRESHOLDS)  # at 0 and 1 one acts on all or on nobody
     at, lines, best = 100 * t[between], [], 0.0
     for label, c in known.items():
-        called, benefit = (c.tp + c.fp)[between], c.net_benefit(t)[between]
+        called, benefit = (c.tp + c.fp)[between], net_benefit(c, t)[between]
         rows = float(c.tp[0] + c.fp[0])
         lines.append(_Line(label, at, benefit, 100 * called / rows, called))
         best = max(best, float(benefit.max()), float(c.tp[0]) / rows)
-    everybody = next(iter(known.values())).treating_all().net_benefit(t)[between]
+    everybody = net_benefit(treating_all(next(iter(known.values()))), t)[between]
     guides: dict[str, Any] = {said("decision.all"): list(zip(at.tolist(), everybody.tolist(), strict=True))}
     guides[said("decision.none")] = [(0.0, 0.0), (100.0, 0.0)]
     return [_chart("decision", ("threshold", "benefit", "called"), lines, guides, [-0.15 * best, 1.1 * best])]
@@ -314,9 +314,9 @@ def decision_cells(whole: Mapping[str, Calibration]) -> tuple[list[str], list[li
         return [], []
     t = taus(THRESHOLDS).numpy()
     places = [round(at * THRESHOLDS) for at in AT]
-    everybody = next(iter(known.values())).treating_all()
+    everybody = treating_all(next(iter(known.values())))
     rows = [
-        [label, *(numbers.figure(float(v), "net_benefit") for v in c.net_benefit(t)[places])]
+        [label, *(numbers.figure(float(v), "net_benefit") for v in net_benefit(c, t)[places])]
         for label, c in {**known, said("decision.all"): everybody}.items()
     ]
     return [said("column.method"), *(said("decision.from", t=f"{100 * at:.0f}") for at in AT)], rows

@@ -271,10 +271,10 @@ def _slider(view: View, mine: Rows, theirs: Rows | None, say: Words) -> dict[str
 
 def _at_thresholds(rows: Rows, c: int) -> dict[str, Any]:
     counts = operating.counts(rows[0][:, c], rows[1] == c, operating.grid())
-    made = {"sensitivity": counts.sensitivity(), "specificity": counts.specificity()}
+    made = {"sensitivity": operating.sensitivity(counts), "specificity": operating.specificity(counts)}
     found = {name: [tidy(part) for part in share] for name, share in made.items()}
-    both = (counts, counts.treating_all())
-    return {**found, "net_benefit": [tidy(c.net_benefit(operating.grid())) for c in both]}
+    both = (counts, operating.treating_all(counts))
+    return {**found, "net_benefit": [tidy(operating.net_benefit(c, operating.grid())) for c in both]}
 
 
 def _table(view: View, say: Words) -> Table:

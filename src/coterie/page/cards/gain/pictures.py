@@ -97,11 +97,11 @@ def _decision_plot(known: _Sides, c: int, say: Words) -> Data:
     counts = {name: operating.counts(p[:, c], y == c, places) for name, ((p, y), _) in known.items()}
     first = next(iter(counts.values()))
     share = float(first.tp[0] + first.fn[0]) / float(sum(part[0] for part in first))
-    everybody = first.treating_all().net_benefit(places)
+    everybody = operating.net_benefit(operating.treating_all(first), places)
     lines = [
         (say("gain.treat_all"), everybody, {"color": FAINT, "dash": "dot", "width": 1}),
         (say("gain.treat_none"), np.zeros(len(places)), {"color": FAINT, "dash": "dash", "width": 1}),
-        *((name, counts[name].net_benefit(places), look) for name, (_, look) in known.items()),
+        *((name, operating.net_benefit(counts[name], places), look) for name, (_, look) in known.items()),
     ]
     hover = f"{say('gain.from')} %{{x:.0f}} %: %{{y:.3f}}"
     data = [line(tidy(100 * places), values, name, look, hover) for name, values, look in lines]
