@@ -39,7 +39,7 @@ from coterie.methods.server.fedavg import averaging_weights
 from coterie.models import MODELS
 from coterie.nets import InProcess
 from coterie.nets.lossy import Memory, Squeeze, squeeze_of, unpack
-from coterie.nets.packing import Reference, pack, reference_of
+from coterie.nets.packing import Reference, pack
 from coterie.nets.packing import unpack as unpack_exactly
 from coterie.studies.bench.command import say_busy
 
@@ -106,7 +106,7 @@ def crossed(
 ) -> tuple[Reference, Memory | None, int]:
     """What the receiver has then, what the sender owes, and the bytes between them."""
     meta, data, memory = squeeze.pack(model, reference, memory)
-    return reference_of(unpack(meta, data, reference)), memory, len(data) + len(json.dumps(meta))
+    return Reference.of(unpack(meta, data, reference)), memory, len(data) + len(json.dumps(meta))
 
 
 def fedavg(world: World, squeeze: Squeeze, rounds: int, feedback: bool) -> tuple[float, float, float]:
@@ -164,8 +164,8 @@ def print_hops(asked: Asked) -> None:
 
 
 def row_of(sent: Model, earlier: Model | None) -> str:
-    reference = None if earlier is None else reference_of(earlier)
-    digest = best(lambda: reference_of(sent))[0] * 2  # each end names its next reference
+    reference = None if earlier is None else Reference.of(earlier)
+    digest = best(lambda: Reference.of(sent))[0] * 2  # each end names its next reference
     packing, (meta, data) = best(lambda: pack(sent, reference))
     unpacking, back = best(lambda: unpack_exactly(meta, data, reference))
     assert all(torch.equal(back[n], t) for n, t in sent.items())

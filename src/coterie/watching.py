@@ -75,15 +75,15 @@ class Round:
     def scalars(self, each: bool = True) -> dict[str, float]:
         """All figures by a name in words and slashes: test/accuracy, test/accuracy/north, train/loss, ..."""
         means = {"test/" + m: v for m, v in self.metrics.items()}
-        means["train/loss"] = mean_of(self.loss.values())
+        means["train/loss"] = _mean_of(self.loss.values())
         cost = {"cost/models": self.models, "cost/bytes": self.bytes, "cost/seconds": self.seconds}
-        own = {f"test/{m}/{named(c)}": v for m, by in self.each.items() for c, v in by.items()}
-        own |= {f"train/loss/{named(c)}": v for c, v in self.loss.items()}
+        own = {f"test/{m}/{_named(c)}": v for m, by in self.each.items() for c, v in by.items()}
+        own |= {f"train/loss/{_named(c)}": v for c, v in self.loss.items()}
         found = {f"{spelled(k)}": v for k, v in {**means, **cost, **(own if each else {})}.items()}
         return {name: float(value) for name, value in found.items() if np.isfinite(value)}
 
 
-def round_of(record: Record) -> Round:
+def _round_of(record: Record) -> Round:
     entry, clients, traffic = record.metrics[-1], record.clients, record.traffic()
     own = (entry["scores"] or {}).get("own/test", {})
 
@@ -96,7 +96,7 @@ def round_of(record: Record) -> Round:
         round=record.done,
         rounds=record.settings.rounds,
         clients=tuple(clients),
-        metrics={metric: mean_of(values) for metric, values in own.items()},
+        metrics={metric: _mean_of(values) for metric, values in own.items()},
         each={metric: by_client(values) for metric, values in own.items()},
         loss=by_client(entry["train_loss"]),
         away=dict(entry.get("away") or {}),
@@ -108,7 +108,7 @@ def round_of(record: Record) -> Round:
     )
 
 
-def mean_of(values: Any) -> float:
+def _mean_of(values: Any) -> float:
     known = [float(v) for v in values if v is not None and np.isfinite(v)]
     return mean_over_clients(known) if known else np.nan
 
@@ -124,7 +124,7 @@ def called_after_rounds(watch: Watcher) -> Watch:
 
     def after(record: Record) -> None:
         if record.metrics[-1]["scores"] is not None or getattr(watch, "every", False):
-            watch(round_of(record))
+            watch(_round_of(record))
 
     return after
 
@@ -147,7 +147,7 @@ def both(first: Watch, second: Watch) -> Watch:
 
 
 @dataclass(frozen=True)
-class Book:
+class _Book:
     """Opens one log for each run, by what it is called and its seed, and closes it after its last round."""
 
     open: Callable[[Round], Any]
@@ -169,17 +169,17 @@ def tensorboard(folder: str | Path = "tensorboard", each: bool = True) -> Watche
     """Event files for TensorBoard, a folder for each run: `tensorboard --logdir FOLDER` shows them. Without
     `each`, means over clients alone.
     """
-    library = imported("torch.utils.tensorboard", "tensorboard")
+    library = _imported("torch.utils.tensorboard", "tensorboard")
 
     def begin(seen: Round) -> Any:
-        return library.SummaryWriter(str(Path(folder) / run_name(seen)))
+        return library.SummaryWriter(str(Path(folder) / _run_name(seen)))
 
     def write(log: Any, seen: Round) -> None:
         for name, value in seen.scalars(each).items():
             log.add_scalar(name, value, seen.round)
         log.flush()
 
-    return Book(begin, write, lambda log: log.close())
+    return _Book(begin, write, lambda log: log.close())
 
 
 @checked(experiment=TEXT, folder=FOLDER, uri=or_none(TEXT), each=SWITCH)
@@ -189,7 +189,7 @@ def mlflow(
     """Runs of an experiment of MLflow, with all settings as parameters: into a database in a folder, which
     `mlflow ui --backend-store-uri sqlite:///FOLDER/mlflow.db` shows, or to the server that `uri` names.
     """
-    library = imported("mlflow", "mlflow")
+    library = _imported("mlflow", "mlflow")
 
     def begin(seen: Round) -> Any:
         place = Path(folder).absolute()
@@ -199,8 +199,8 @@ def mlflow(
         there = client.get_experiment_by_name(experiment)
         files = None if uri else place.as_uri()
         number = client.create_experiment(experiment, files) if there is None else there.experiment_id
-        run = client.create_run(number, run_name=run_name(seen)).info.run_id
-        for name, value in settings_of(seen).items():
+        run = client.create_run(number, run_name=_run_name(seen)).info.run_id
+        for name, value in _settings_of(seen).items():
             client.log_param(run, name, value)
         return client, run
 
@@ -209,7 +209,7 @@ def mlflow(
         for name, value in seen.scalars(each).items():
             client.log_metric(run, name, value, step=seen.round)
 
-    return Book(begin, write, lambda log: log[0].set_terminated(log[1]))
+    return _Book(begin, write, lambda log: log[0].set_terminated(log[1]))
 
 
 @checked(project=TEXT, folder=FOLDER, mode=TEXT, each=SWITCH)
@@ -222,18 +222,18 @@ def wandb(
     if mode not in ("offline", "online", "disabled"):
         raise UnknownName("mode", mode, ("offline", "online", "disabled"))
 
-    library = imported("wandb", "wandb")
+    library = _imported("wandb", "wandb")
 
     def begin(seen: Round) -> Any:
         Path(folder).mkdir(parents=True, exist_ok=True)
         quiet = library.Settings(silent=True, console="off", disable_git=True, save_code=False)
         return library.init(
             project=project,
-            name=run_name(seen),
+            name=_run_name(seen),
             group=seen.label,
             dir=str(folder),
             mode=mode,
-            config=settings_of(seen),
+            config=_settings_of(seen),
             reinit="create_new",
             settings=quiet,
         )
@@ -241,7 +241,7 @@ def wandb(
     def write(log: Any, seen: Round) -> None:
         log.log(seen.scalars(each), step=seen.round)
 
-    return Book(begin, write, lambda log: log.finish())
+    return _Book(begin, write, lambda log: log.finish())
 
 
 WATCHERS: dict[str, Callable[..., Watcher]] = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb}
@@ -259,19 +259,19 @@ def watcher_of(text: str) -> Watcher:
     return WATCHERS[name](where) if where else WATCHERS[name]()
 
 
-def imported(module: str, extra: str) -> Any:
+def _imported(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
         raise BadInput(f"{extra} is not installed: install it with pip install 'coterie[{extra}]'") from None
 
 
-def run_name(seen: Round) -> str:
+def _run_name(seen: Round) -> str:
     """fedprox-mu-0.1-seed-3"""
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{seen.label}-seed-{seen.seed}").strip("-")
 
 
-def settings_of(seen: Round) -> dict[str, str | int | float | bool]:
+def _settings_of(seen: Round) -> dict[str, str | int | float | bool]:
     """By dotted name: rounds, sgd.lr, ..., and `spec` for what the run is called."""
     found: dict[str, Any] = {"spec": seen.label}
     for key, value in seen.config.items():
@@ -280,7 +280,7 @@ def settings_of(seen: Round) -> dict[str, str | int | float | bool]:
     return {spelled(name): value for name, value in found.items()}
 
 
-def named(client: str) -> str:
+def _named(client: str) -> str:
     """A client's name as one piece of a longer one."""
     return client.replace("/", "_2f_")
 

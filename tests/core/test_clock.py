@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from coterie.core.clock import CLOCK, PARTS, Clock, since
+from coterie.core.clock import CLOCK, PARTS, Clock
 
 
 class Hands:
@@ -63,6 +63,6 @@ def test_other_threads_count_for_where_the_first_one_waits():
 def test_what_an_earlier_run_alone_entered_is_no_part_of_a_later_one():
     CLOCK.add({"contributions of an earlier run": 2.0})
     before = CLOCK.read()
-    assert tuple(since(before)) == PARTS
+    assert tuple(CLOCK.since(before)) == PARTS
     CLOCK.add({"contributions of an earlier run": 0.5})
-    assert since(before)["contributions of an earlier run"] == 0.5
+    assert CLOCK.since(before)["contributions of an earlier run"] == 0.5

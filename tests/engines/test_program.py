@@ -14,8 +14,7 @@ from coterie.core import belief as tree
 from coterie.core.kernel import Tick
 from coterie.core.learner import Batch, Learner
 from coterie.engines import replay
-from coterie.engines.program import program
-from coterie.engines.recording import Unrecordable
+from coterie.engines.program import Unrecordable, program
 from coterie.kernels import SGD, Adam
 from coterie.nets import InProcess, ground
 

@@ -16,7 +16,7 @@ from coterie.core.groups import Groups
 from coterie.core.held import at_coordinator, hold
 from coterie.core.net import edges_of
 from coterie.core.seeds import Key
-from coterie.core.wire import pack, told_key, unpack
+from coterie.core.wire import pack, unpack
 from coterie.kernels import (
     Calibrate,
     Choice,
@@ -114,7 +114,7 @@ def test_the_same_numbers_on_every_engine_and_at_a_site(net_of, clients, three, 
     site = Site(clients[1], 1)
     site.net = InProcess(net_of(model, clients).engine, net_of(model, clients).learner, (clients[1],))
     message = {
-        "do": "visit", "kernel": kernel_to_dict(kernel), "key": told_key(KEY), "slot": "", "rows": [0, 1, 2],
+        "do": "visit", "kernel": kernel_to_dict(kernel), "key": KEY.to_dict(), "slot": "", "rows": [0, 1, 2],
         "guests": [2, 0, 1], "beliefs": [[[g, ["weight", "bias"]]] for g in (2, 0, 1)], "beside": {},
         "replies": [],
     }  # fmt: skip

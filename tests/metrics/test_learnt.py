@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from coterie.metrics.evidence import Held, enough, nats
-from coterie.metrics.learnt import Figures, learnt
+from coterie.metrics.learnt import Figures, Held, enough, learnt, nats
 
 TEN = [Held(10, (4, 6))]
 

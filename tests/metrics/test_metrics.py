@@ -9,9 +9,8 @@ from sklearn import metrics as reference
 
 from coterie.core.groups import Groups
 from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits
-from coterie.metrics.regression import r2, rmse
 from coterie.metrics.summary import interval, mean_over_clients, worst
-from coterie.metrics.table import METRICS
+from coterie.metrics.table import METRICS, r2, rmse
 
 BOTH = Groups.one(2)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadData, BadInput, CoterieError, UnknownName
 from coterie.nets.lossy import SQUEEZES, Half, Int8, TopK, squeeze_of, unpack
-from coterie.nets.packing import LostReference, layout_of, reference_of, size_of
+from coterie.nets.packing import Layout, LostReference, Reference
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -45,7 +45,7 @@ def worked(model, seed, step=0.01):
 def crossed(squeeze, model, reference=None, memory=None):
     meta, data, memory = squeeze.pack(model, reference, memory)
     back = unpack(json.loads(json.dumps(meta)), memoryview(data), reference)
-    assert layout_of(back) == layout_of(model)
+    assert Layout.of(back) == Layout.of(model)
     assert list(back) == list(model)
     return back, memory, len(data)
 
@@ -64,8 +64,8 @@ def crossed(squeeze, model, reference=None, memory=None):
 def test_bytes_and_errors_of_a_change(name, most, error, dtype):
     old = a_model(dtype=dtype)
     new = worked(old, 1)
-    back, _, size = crossed(squeeze_of(name), new, reference_of(old))
-    assert size <= most * size_of(layout_of(new)) + 50
+    back, _, size = crossed(squeeze_of(name), new, Reference.of(old))
+    assert size <= most * Layout.of(new).size + 50
     for n in ("w", "b", "s"):
         assert float((back[n] - new[n]).abs().max()) <= error
     for n in ("count", "mask", "half", "empty"):
@@ -75,24 +75,24 @@ def test_bytes_and_errors_of_a_change(name, most, error, dtype):
 @pytest.mark.parametrize(("name", "error"), [("fp16", 2e-3), ("int8", 0.02), ("topk", 0.0)])
 def test_without_a_reference_the_tensors_themselves_are_sent(name, error):
     model = a_model()
-    for reference in (None, reference_of({"other": torch.ones(3)})):
+    for reference in (None, Reference.of({"other": torch.ones(3)})):
         back, _, _ = crossed(squeeze_of(name), model, reference)
         assert all(float((back[n] - model[n]).abs().max()) <= error for n in ("w", "b", "s"))
 
 
 def test_int8_has_127_steps_either_way():
     old, new = {"w": torch.zeros(4)}, {"w": torch.tensor([127.0, -63.4, 0.4, -127.0])}
-    back, memory, _ = crossed(Int8(), new, reference_of(old))
+    back, memory, _ = crossed(Int8(), new, Reference.of(old))
     assert torch.allclose(back["w"], torch.tensor([127.0, -63.0, 0.0, -127.0]))
     assert torch.allclose(memory["w"], torch.tensor([0.0, -0.4, 0.4, 0.0]), atol=1e-5)
 
 
 def test_topk_sends_the_largest_changes_and_owes_the_others():
     old, new = {"w": torch.ones(6)}, {"w": torch.tensor([1.5, 1.0, -8.0, 1.25, 1.0, 5.0])}
-    back, memory, _ = crossed(TopK(0.3), new, reference_of(old))
+    back, memory, _ = crossed(TopK(0.3), new, Reference.of(old))
     assert back["w"].tolist() == [1, 1, -8, 1, 1, 5]
     assert memory["w"].tolist() == [0.5, 0, 0, 0.25, 0, 0]
-    again, memory, _ = crossed(TopK(0.3), back, reference_of(back), memory)  # no change but what is owed
+    again, memory, _ = crossed(TopK(0.3), back, Reference.of(back), memory)  # no change but what is owed
     assert again["w"].tolist() == new["w"].tolist()
     assert not memory["w"].any()
 
@@ -103,7 +103,7 @@ def test_with_memory_all_work_arrives_in_the_end(squeeze):
     there, memory = {"w": torch.zeros(400, dtype=torch.float64)}, None
     work, total = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0.0
     for _ in range(60):
-        reference = reference_of(there)
+        reference = Reference.of(there)
         there, memory, _ = crossed(squeeze, {"w": there["w"] + work}, reference, memory)
         total = total + work
         assert torch.allclose(there["w"] + memory["w"], total, rtol=1e-6)
@@ -113,14 +113,14 @@ def test_with_memory_all_work_arrives_in_the_end(squeeze):
 def test_without_memory_most_work_never_arrives():
     there, work = {"w": torch.zeros(400)}, torch.linspace(1, 2, 400)
     for _ in range(60):
-        there, _, _ = crossed(TopK(0.05), {"w": there["w"] + work}, reference_of(there))
+        there, _, _ = crossed(TopK(0.05), {"w": there["w"] + work}, Reference.of(there))
     assert int((there["w"] == 0).sum()) == 380
 
 
 def test_a_sender_with_a_model_of_its_own_needs_no_memory():
     mine, there = a_model(1), a_model(2)
     for _ in range(30):
-        there, _, _ = crossed(TopK(0.1), mine, reference_of(there))
+        there, _, _ = crossed(TopK(0.1), mine, Reference.of(there))
     assert all(torch.allclose(there[n], mine[n], atol=1e-6) for n in ("w", "b", "s"))
 
 
@@ -131,7 +131,7 @@ def test_what_is_not_finite_or_too_large_goes_exactly(squeeze, value, where):
     old, new = a_model(dtype=torch.float64), worked(a_model(dtype=torch.float64), 1)
     for model in {"new": [new], "old": [old], "both": [old, new]}[where]:
         model["b"][3] = value
-    back, memory, _ = crossed(squeeze, new, reference_of(old))
+    back, memory, _ = crossed(squeeze, new, Reference.of(old))
     if not (where == "both" and value == 1e301):  # which is no change
         assert torch.equal(back["b"].view(torch.int64), new["b"].view(torch.int64))
         assert "b" not in memory
@@ -140,14 +140,14 @@ def test_what_is_not_finite_or_too_large_goes_exactly(squeeze, value, where):
 
 @pytest.mark.parametrize("tiny", [0.0, 1e-45, 1e-40])
 def test_int8_of_next_to_nothing_is_next_to_nothing(tiny):
-    back, _, _ = crossed(Int8(), {"w": torch.full((5,), tiny)}, reference_of({"w": torch.zeros(5)}))
+    back, _, _ = crossed(Int8(), {"w": torch.full((5,), tiny)}, Reference.of({"w": torch.zeros(5)}))
     assert torch.allclose(back["w"], torch.full((5,), tiny), atol=1e-45)
 
 
 def test_a_memory_of_another_model_is_not_used():
     old, new = {"w": torch.zeros(4)}, {"w": torch.ones(4)}
     for memory in ({"w": torch.ones(5)}, {"v": torch.ones(4)}, {"w": torch.ones(4, dtype=torch.float64)}, {}):
-        back, _, _ = crossed(TopK(1.0), new, reference_of(old), memory)
+        back, _, _ = crossed(TopK(1.0), new, Reference.of(old), memory)
         assert torch.equal(back["w"], new["w"])
 
 
@@ -176,7 +176,7 @@ def test_a_squeeze_that_cannot_be(text, error, match):
         squeeze_of(text)
 
 
-OLD = reference_of(a_model())
+OLD = Reference.of(a_model())
 REAL = [squeeze_of(n).pack(worked(a_model(), 1), OLD)[:2] for n in NAMES[2:]]
 REAL += [squeeze_of(n).pack(a_model())[:2] for n in NAMES[2:4]]
 REAL += [Int8().pack({"w": ODD, "v": torch.ones(3)})[:2] for ODD in [torch.tensor([float("nan"), 1.0])]]
@@ -186,7 +186,7 @@ FP16, INT8, TOPK = (meta for meta, _ in REAL[:3])
 def topk_parts(gaps, n=10):
     """A message of topk with these gaps, in a tensor of n numbers."""
     share = len(gaps) / n
-    reference = reference_of({"w": torch.zeros(n)})
+    reference = Reference.of({"w": torch.zeros(n)})
     meta = {"how": "topk", "options": {"share": share}, "packed": False, "reference": reference.digest}
     whole = torch.tensor(gaps, dtype=torch.int32).view(torch.uint8).tolist() + [0] * 4 * len(gaps)
     return meta, bytes(whole), reference

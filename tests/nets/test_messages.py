@@ -12,10 +12,10 @@ from safetensors.torch import load, save
 from coterie.core import wire
 from coterie.core.errors import BadData
 from coterie.core.seeds import Key
-from coterie.core.wire import key_of, message_in, pack, payload, told_key, unpack
+from coterie.core.wire import message_in, pack, payload, unpack
 from coterie.nets.site import Site, receive, send
 
-KEY = told_key(Key(3, ("round", 2), round=2, rounds=5))
+KEY = Key(3, ("round", 2), round=2, rounds=5).to_dict()
 BEGIN = {"do": "begin", "model": "logistic", "options": {}, "shape": [2], "outputs": 2}
 BEGIN |= {"precision": "float32", "engine": {"name": "loop"}}
 
@@ -59,7 +59,7 @@ def test_a_message_comes_back_as_it_went_and_says_how_large_its_tensors_are():
     assert all(torch.equal(back[n], t) and back[n].dtype == t.dtype for n, t in tensors.items())
     assert payload(data) == 6 * 8 + 8
     assert data == pack({"do": "visit", "n": [1, "ü"], "inf": float("inf")}, tensors)
-    assert key_of(KEY) == Key(3, ("round", 2), round=2, rounds=5)
+    assert Key.of(KEY) == Key(3, ("round", 2), round=2, rounds=5)
 
 
 @pytest.mark.parametrize("data", [b"", b"nonsense", pack({}, {})[:-1] + b"!", b"\x80\x04]."], ids=repr)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import BadData, BadInput, CoterieError
 from coterie.nets import packing
-from coterie.nets.packing import LEAST, WIDTHS, LostReference, layout_of, pack, reference_of, size_of, unpack
+from coterie.nets.packing import LEAST, WIDTHS, Layout, LostReference, Reference, pack, unpack
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -81,7 +81,7 @@ MODELS = {
 def test_every_bit_comes_back(name, least):
     model = MODELS[name]
     earlier = {n: torch.zeros(t.shape, dtype=t.dtype) for n, t in model.items()}
-    for reference in (None, reference_of(earlier), reference_of(model)):
+    for reference in (None, Reference.of(earlier), Reference.of(model)):
         meta, data = pack(model, reference, least)
         assert same(unpack(json.loads(json.dumps(meta)), memoryview(data), reference), model)
 
@@ -102,10 +102,10 @@ def test_it_is_packed_by_what_pays(model, earlier, how, most):
     w = a_model()
     models = {"model": w, "moved": moved(w), "random": {"t": random_of("int32", (400_000,))}}
     models |= {"zeros": {"t": torch.zeros(100_000)}, "small": {"t": torch.zeros(LEAST // 4 - 1)}}
-    reference = None if earlier is None else reference_of(models[earlier])
+    reference = None if earlier is None else Reference.of(models[earlier])
     meta, data = pack(models[model], reference)
     assert meta["how"] == how
-    assert len(data) <= most * size_of(layout_of(models[model]))
+    assert len(data) <= most * Layout.of(models[model]).size
     assert same(unpack(meta, data, reference), models[model])
 
 
@@ -121,30 +121,30 @@ def test_large_models_that_do_not_pay_are_not_packed_at_all(monkeypatch):
 
 def test_a_digest_names_a_model_whatever_its_order():
     w = a_model()
-    digest = reference_of(w).digest
+    digest = Reference.of(w).digest
     assert len(digest) == 16
     assert int(digest, 16) >= 0
-    assert reference_of(dict(reversed(w.items()))).digest == digest
+    assert Reference.of(dict(reversed(w.items()))).digest == digest
     others = [{**w, "w": w["w"].T}, {**w, "w": w["w"].view(torch.int32)}, {**w, "w": w["w"] + 1}]
     others += [{"x" if n == "w" else n: t for n, t in w.items()}]
-    assert len({digest, *(reference_of(o).digest for o in others)}) == 5
+    assert len({digest, *(Reference.of(o).digest for o in others)}) == 5
 
 
 def test_the_order_of_the_receivers_reference_does_not_matter():
     w = a_model()
     new = moved(w)
-    meta, data = pack(new, reference_of(w))
-    back = unpack(meta, data, reference_of(dict(reversed(w.items()))))
+    meta, data = pack(new, Reference.of(w))
+    back = unpack(meta, data, Reference.of(dict(reversed(w.items()))))
     assert same({n: back[n] for n in new}, new)
 
 
 def test_who_has_lost_the_reference_says_which():
     w = a_model()
-    meta, data = pack(moved(w), reference_of(w))
-    for other in (None, reference_of(moved(w))):
+    meta, data = pack(moved(w), Reference.of(w))
+    for other in (None, Reference.of(moved(w))):
         with pytest.raises(LostReference, match="send it whole") as error:
             unpack(meta, data, other)
-        assert error.value.digest == reference_of(w).digest
+        assert error.value.digest == Reference.of(w).digest
 
 
 def test_what_cannot_be_sent_is_refused():
@@ -199,18 +199,18 @@ ZEROS = {"t": torch.zeros(20_000)}
         ({"how": "planes", "tensors": [["t", "float32", [2]]]}, frame(8) + b"more", "cannot be read"),
         ({"how": "planes", "tensors": [["t", "float32", [2]]]}, b"nonsense", "cannot be read"),
         ({"how": "planes", "tensors": [["t", "float32", [2]]]}, TRAP, "expand to 1099511627776 instead of 8"),
-        ({"how": "delta", "reference": reference_of(ZEROS).digest}, frame(2**20), "instead of 80000"),
+        ({"how": "delta", "reference": Reference.of(ZEROS).digest}, frame(2**20), "instead of 80000"),
         ({"how": "delta", "reference": 5}, frame(80_000), "names its model by a text"),
         ({"how": "delta"}, frame(80_000), "names its model by a text"),
     ],
 )
 def test_what_is_no_packed_model_is_refused(meta, data, match):
     with pytest.raises(BadData, match=match) as error:
-        unpack(meta, data, reference_of(ZEROS))
+        unpack(meta, data, Reference.of(ZEROS))
     assert "\n" not in str(error.value)
 
 
-BEFORE = reference_of(a_model())
+BEFORE = Reference.of(a_model())
 REAL = [
     pack(a_model()),
     pack(a_model(), least=2**40),
@@ -224,7 +224,7 @@ def opens_or_refuses(meta, data):
     said = ""
     try:
         for t in unpack(meta, data, BEFORE).values():
-            assert t.nbytes <= packing.MOST_TIMES * len(data) + size_of(BEFORE.layout)
+            assert t.nbytes <= packing.MOST_TIMES * len(data) + BEFORE.layout.size
     except CoterieError as error:
         said = str(error)
     assert len(said.splitlines()) <= 1

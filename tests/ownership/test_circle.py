@@ -15,7 +15,7 @@ from small_sums import FULL, KEY, at_sites, flat, table
 from coterie.core.errors import BadInput, Refused, UnknownName
 from coterie.core.held import hold
 from coterie.core.method import common
-from coterie.core.net import Plain, to_own
+from coterie.core.net import Net, to_own
 from coterie.core.seeds import Key
 from coterie.features.judgement.wrapper import Circle
 from coterie.features.ownership.shown import withdrawals
@@ -125,7 +125,7 @@ def test_weights_add_up_to_one_and_who_is_out_has_none(drawn):
     raw = table(*rows) + torch.eye(n)
     weights = raw / raw.sum(dim=1, keepdim=True)
 
-    class Sites(Plain):
+    class Sites(Net):
         roster = type("R", (), {"names": [f"c{i}" for i in range(n)], "members": ()})()
 
         def mix(self, weights, beliefs, at, in_turn=False):

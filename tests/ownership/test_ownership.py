@@ -12,7 +12,7 @@ from small_sums import FULL, KEY, at_sites, flat, table
 from coterie.core.belief import everybody, without
 from coterie.core.errors import BadInput, Refused, UnknownName, lines_of
 from coterie.core.held import COORDINATOR, at_coordinator, handles_in, hold
-from coterie.core.net import SERVER, Plain, from_server, to_own
+from coterie.core.net import SERVER, Net, from_server, to_own
 from coterie.core.seeds import Key
 from coterie.features.ownership.shown import withdrawals
 from coterie.features.ownership.wrapper import Ownership, really
@@ -181,7 +181,7 @@ def test_in_the_end_nobody_objects_and_nobody_left_without_need(drawn):
     raw = table(*rows) + torch.eye(n)
     weights, held = raw / raw.sum(dim=1, keepdim=True), at_sites(*range(n))
 
-    class Nobody(Plain):
+    class Nobody(Net):
         roster = type("R", (), {"names": [f"c{i}" for i in range(n)]})()
 
     net = Ownership(Nobody(), share, others, leverage)

@@ -11,8 +11,8 @@ from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR
 from coterie.kernels import SGD, Draws, Here, Score
 from coterie.privacy import spending as book
-from coterie.privacy.accounting import COARSE, epsilon, most_times
-from coterie.privacy.spending import EVERYBODY, Account, Budget, Ledger, cost_of, spent_on, statement
+from coterie.privacy.accounting import COARSE, epsilon, most_times, spent_on
+from coterie.privacy.spending import EVERYBODY, Account, Budget, Ledger, cost_of, statement
 
 pytest.importorskip("dp_accounting")
 

@@ -31,8 +31,8 @@ from coterie.kernels import (
 from coterie.methods import METHODS
 from coterie.nets import Wrapped
 from coterie.nets.ground import admit, check_wraps, wrapped
-from coterie.privacy.accounting import COARSE, epsilon
-from coterie.privacy.spending import EVERYBODY, spent_on
+from coterie.privacy.accounting import COARSE, epsilon, spent_on
+from coterie.privacy.spending import EVERYBODY
 
 pytest.importorskip("dp_accounting")
 WORK = Charged(lr=0.25)

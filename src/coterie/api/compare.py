@@ -39,8 +39,7 @@ from coterie.kernels.natural import STEPS, Natural, only_work, work_of_options
 from coterie.methods import METHODS
 from coterie.methods.baselines import NOTHING
 from coterie.methods.baselines.nothing import Nothing
-from coterie.metrics.own import own_of
-from coterie.metrics.transform import Transform
+from coterie.metrics.own import Transform, own_of
 from coterie.report.frames import summary_frame, sweep_frame, write_csv
 from coterie.report.latex import latex_table
 from coterie.report.outcome import brief

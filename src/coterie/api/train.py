@@ -33,8 +33,7 @@ from coterie.kernels.natural import (
 )
 from coterie.methods import METHODS
 from coterie.methods.baselines.local import Local
-from coterie.metrics.own import own_of
-from coterie.metrics.transform import Transform
+from coterie.metrics.own import Transform, own_of
 from coterie.report import holdings
 from coterie.report.progress import watched
 from coterie.runs.budget import specs_of

@@ -6,6 +6,7 @@ import hashlib
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -92,25 +93,6 @@ class Client:
         return "regression" if self.train.y.is_floating_point() else "classification"
 
 
-def in_one_piece(clients: list[Client]) -> None:
-    """Puts the samples of all into one tensor for each part, of which each client's own are then views.
-
-    In place, and one client after the other: what it had before can go before the next one's turn, so that
-    nothing is there twice.
-    """
-    for part in ("train", "validation", "test"):
-        first: Samples = getattr(clients[0], part)
-        total = sum(len(getattr(c, part)) for c in clients)
-        x, y = (t.new_empty((total, *t.shape[1:])) for t in (first.x, first.y))
-        end = 0
-        for i, client in enumerate(clients):
-            own: Samples = getattr(client, part)
-            begin, end = end, end + len(own)
-            x[begin:end], y[begin:end] = own.x, own.y
-            moved: dict[str, Any] = {part: Samples(x[begin:end], y[begin:end])}
-            clients[i] = replace(client, **moved)
-
-
 def class_count(clients: Sequence[Client]) -> int:
     """How many classes the clients have together; 1 output where there are none."""
     if clients[0].task != "classification":
@@ -131,12 +113,15 @@ def counts_of(client: Client, classes: int) -> tuple[tuple[int, ...], ...] | Non
     return tuple(tuple(torch.bincount(y, minlength=classes).tolist()) for y in parts)
 
 
-def digest_of(client: Client) -> str:
-    """A client's name and rows in a few letters."""
-    total = hashlib.sha256(client.name.encode())
-    for part in (client.train, client.validation, client.test):
-        total.update(bytes_of(part.x))
-        total.update(bytes_of(part.y))
+def digest_of(*clients: Client, tensors: Mapping[str, Tensor] = MappingProxyType({})) -> str:
+    """Clients' names and rows, and further tensors by name, in a few letters."""
+    total = hashlib.sha256()
+    for client in clients:
+        total.update(client.name.encode())
+        for part in (client.train, client.validation, client.test):
+            total.update(bytes_of(part.x))
+            total.update(bytes_of(part.y))
+    add_tensors(total, tensors)
     return total.hexdigest()[:16]
 
 

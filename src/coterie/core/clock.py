@@ -32,6 +32,11 @@ class Clock:
         self._count()
         return dict(self._spent)
 
+    def since(self, before: Mapping[str, float]) -> dict[str, float]:
+        """What each part has taken since it was read; of the unusual ones, those that took any time."""
+        spent = {name: seconds - before.get(name, 0.0) for name, seconds in self.read().items()}
+        return {name: seconds for name, seconds in spent.items() if name in PARTS or seconds > 0}
+
     def add(self, seconds: Mapping[str, float]) -> None:
         """What another process spent for this one."""
         for name, more in seconds.items():
@@ -62,12 +67,6 @@ class Clock:
 CLOCK = Clock()
 
 
-def since(before: Mapping[str, float]) -> dict[str, float]:
-    """What each part has taken since the clock was read; of the unusual ones, those that took any time."""
-    spent = {name: seconds - before.get(name, 0.0) for name, seconds in CLOCK.read().items()}
-    return {name: seconds for name, seconds in spent.items() if name in PARTS or seconds > 0}
-
-
 _UNSPENT = {"training": 0.0, "scoring": 0.0}  # CPU seconds
 
 
@@ -88,11 +87,11 @@ class Times:
 
     def spent(self) -> tuple[float, float]:
         """Seconds of training since the last line: on the clock, and of the processor."""
-        parts = since(self._last)
+        parts = CLOCK.since(self._last)
         return parts["training"] + parts["tracing"], self._cpu["training"]
 
     def line(self, round: int) -> dict[str, Any]:
-        parts, self._last = since(self._last), CLOCK.read()
+        parts, self._last = CLOCK.since(self._last), CLOCK.read()
         seconds = parts["training"] + parts["tracing"]
         cpu, self._cpu = self._cpu, dict(_UNSPENT)
         return {

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from coterie.core.errors import BadInput
 
@@ -17,17 +16,12 @@ def device_of(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError, TypeError):
-        have = ["cpu", *(kind for kind in ("cuda", "mps", "xpu") if _has(kind))]
+        backends = {kind: getattr(torch, kind, None) for kind in ("cuda", "mps", "xpu")}
+        have = ["cpu", *(kind for kind, one in backends.items() if one is not None and one.is_available())]
         raise BadInput(f"device={name!r} is not available here: use {' or '.join(have)}") from None
     if device.type == "meta":
         raise BadInput("device='meta' holds no numbers: use cpu")
     return device
-
-
-def _has(kind: str) -> bool:
-    """Whether torch finds an accelerator of that kind."""
-    backend = getattr(torch, kind, None)
-    return backend is not None and bool(backend.is_available())
 
 
 def widest(device: torch.device) -> torch.dtype:
@@ -45,9 +39,3 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         if elsewhere:
             torch.get_device_module(device).manual_seed(seed)
         yield
-
-
-def generator_state(device: torch.device) -> Tensor:
-    """The state of torch's own generator of random numbers there."""
-    state: Tensor = (torch if device.type == "cpu" else torch.get_device_module(device)).get_rng_state()
-    return state

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,22 +45,27 @@ class SeededDraws(SeededDropout):
 
 
 Numbers = Callable[[Any], Tensor]
+Law = Callable[[Tensor], Tensor]  # what becomes of uniform numbers
 
 
-def _rand(numbers: Numbers, *size: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
-    return _as(numbers(_shape(size, rest)), dtype, device)
+def _of_size(
+    law: Law, numbers: Numbers, *size: Any, dtype: Any = None, device: Any = None, **rest: Any
+) -> Tensor:
+    alone = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return _as(law(numbers(tuple(rest.get("size", alone)))), dtype, device)
 
 
-def _randn(numbers: Numbers, *size: Any, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
-    return _as(_normal(numbers(_shape(size, rest))), dtype, device)
+def _like(
+    law: Law, numbers: Numbers, like: Tensor, dtype: Any = None, device: Any = None, **rest: Any
+) -> Tensor:
+    return _as(law(numbers(like.shape)), dtype or like.dtype, device or like.device)
 
 
-def _rand_like(numbers: Numbers, like: Tensor, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
-    return _as(numbers(like.shape), dtype or like.dtype, device or like.device)
-
-
-def _randn_like(numbers: Numbers, like: Tensor, dtype: Any = None, device: Any = None, **rest: Any) -> Tensor:
-    return _as(_normal(numbers(like.shape)), dtype or like.dtype, device or like.device)
+def _normal(drawn: Tensor) -> Tensor:
+    """Standard normal numbers of uniform ones, each by itself: Φ⁻¹(u)."""
+    tiny = max(2.0**-33, torch.finfo(drawn.dtype).eps)
+    found: Tensor = torch.special.ndtri(drawn.clamp(tiny, 1 - tiny))
+    return found
 
 
 def _randint(
@@ -81,27 +87,15 @@ def _bernoulli(numbers: Numbers, chance: Tensor, **rest: Any) -> Tensor:
     return (numbers(chance.shape).to(chance.device) < chance).to(chance.dtype)
 
 
-DRAWN: dict[Any, Callable[..., Tensor]] = {
-    torch.rand: _rand,
-    torch.randn: _randn,
-    torch.rand_like: _rand_like,
-    torch.randn_like: _randn_like,
-    torch.randint: _randint,
-    torch.bernoulli: _bernoulli,
-}
-
-
-def _normal(drawn: Tensor) -> Tensor:
-    """Standard normal numbers of uniform ones, each by itself: Φ⁻¹(u)."""
-    tiny = max(2.0**-33, torch.finfo(drawn.dtype).eps)
-    found: Tensor = torch.special.ndtri(drawn.clamp(tiny, 1 - tiny))
-    return found
-
-
 def _as(drawn: Tensor, dtype: Any, device: Any) -> Tensor:
     return drawn.to(device=device or drawn.device, dtype=dtype or torch.get_default_dtype())
 
 
-def _shape(size: tuple[Any, ...], rest: dict[str, Any]) -> tuple[int, ...]:
-    given = rest.get("size", size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
-    return tuple(given)
+DRAWN: dict[Any, Callable[..., Tensor]] = {
+    torch.rand: partial(_of_size, lambda drawn: drawn),
+    torch.randn: partial(_of_size, _normal),
+    torch.rand_like: partial(_like, lambda drawn: drawn),
+    torch.randn_like: partial(_like, _normal),
+    torch.randint: _randint,
+    torch.bernoulli: _bernoulli,
+}

@@ -6,6 +6,7 @@ integer arithmetic on tensors, with no generator to share between threads or to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,10 +59,7 @@ class SeededDropout(TorchFunctionMode):
         if p == 1:
             return input * 0
         shape = (*input.shape[:2], *[1] * (input.ndim - 2)) if channels else tuple(input.shape)
-        count = 1
-        for extent in shape:
-            count *= extent
-        keep = uniform(self._seed, self._call, count).reshape(shape) >= p
+        keep = uniform(self._seed, self._call, math.prod(shape)).reshape(shape) >= p
         self._call += 1
         return input * keep.to(device=input.device, dtype=input.dtype) / (1 - p)
 

@@ -163,9 +163,7 @@ def _flags_within(part: Any) -> dict[str, str]:
 
 
 def with_flags(text: str, flags: Mapping[str, str]) -> str:
-    """A message whose remedy, all after the last colon, writes options as in Python, with the shell's flags
-    instead.
-    """
+    """A message whose remedy, after the last colon, writes options as in Python, with the shell's flags."""
 
     def spelled(found: re.Match[str]) -> str:
         flag, value = flags[found[1]], found[2]

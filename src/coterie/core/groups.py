@@ -39,12 +39,12 @@ class Groups:
         """Of values [row]: [group], NaN for a group without rows."""
         return self.sum(values) / self.sizes
 
-    def by(self, kinds: Tensor, of: int) -> Cells:
+    def by(self, kinds: Tensor, of: int) -> _Cells:
         """The rows of each group by their kind [row], of which there are so many, from 0 on."""
-        return Cells(self.index * of + kinds, len(self.sizes), of)
+        return _Cells(self.index * of + kinds, len(self.sizes), of)
 
 
-class Cells(NamedTuple):
+class _Cells(NamedTuple):
     """Rows by group and kind: `places` [row] count all kinds of a group, then those of the next."""
 
     places: Tensor

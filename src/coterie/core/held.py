@@ -78,7 +78,13 @@ class Held:
 
     def spread(self, n: int) -> Held:
         """One row as n of them; in memory it is still one."""
-        return Held(tuple(_spread(p, n) for p in self.parts))
+        if len(self) == n:
+            return self
+        parts = []
+        for p in self.parts:
+            tensors = {name: t.expand(n, *t.shape[1:]) for name, t in p.tensors.items()}
+            parts.append(Part(tensors, p.ids.expand(n), p.places.expand(n)))
+        return Held(tuple(parts))
 
     def only(self, names: Collection[str]) -> Held:
         """The tensors of these names alone."""
@@ -95,14 +101,13 @@ class Held:
             return self
         parts = []
         for p in self.parts:
-            (other,) = new.only(p.tensors).parts
-            parts.append(
-                Part(
-                    _put(p.tensors, index, other.tensors),
-                    p.ids.index_copy(0, index, other.ids),
-                    p.places.index_copy(0, index, other.places),
-                )
-            )
+            (other,), mine = new.only(p.tensors).parts, p.tensors
+            if any(
+                t.device.type == "meta" for t in other.tensors.values()
+            ):  # the net knows others by their ids
+                mine = {name: t.to("meta") for name, t in mine.items()}
+            ids, places = p.ids.index_copy(0, index, other.ids), p.places.index_copy(0, index, other.places)
+            parts.append(Part(tree.put(mine, index, other.tensors), ids, places))
         return Held(tuple(parts))
 
 
@@ -115,45 +120,22 @@ def together(some: Sequence[Held]) -> Held:
     """The rows of several handles one after the other."""
     if len(some) == 1:
         return some[0]
-    columns = list(zip(*(h.parts for h in some), strict=True))
-    return Held(
-        tuple(
-            Part(
-                {name: _cat([p.tensors[name] for p in parts]) for name in parts[0].tensors},
-                torch.cat([p.ids for p in parts]),
-                torch.cat([p.places for p in parts]),
-            )
-            for parts in columns
-        )
-    )
+    made = []
+    for parts in zip(*(h.parts for h in some), strict=True):
+        tensors: dict[str, Tensor] = {}
+        for name in parts[0].tensors:
+            each = [p.tensors[name] for p in parts]
+            if any(t.device.type == "meta" for t in each):  # the net knows others by their ids
+                each = [t.to("meta") for t in each]
+            tensors[name] = torch.cat(each)
+        made.append(Part(tensors, torch.cat([p.ids for p in parts]), torch.cat([p.places for p in parts])))
+    return Held(tuple(made))
 
 
 def side_by_side(left: Held, right: Held) -> Held:
     """Beliefs in parts: row i has the tensors of both rows i; a handle of one row goes with every row."""
     n = max(len(left), len(right))
     return Held((*left.spread(n).parts, *right.spread(n).parts))
-
-
-def _cat(tensors: Sequence[Tensor]) -> Tensor:
-    """Where only some have numbers in them, the net knows the others' by their ids."""
-    if any(t.device.type == "meta" for t in tensors):
-        tensors = [t.to("meta") for t in tensors]
-    return torch.cat(list(tensors))
-
-
-def _put(tensors: Beliefs, index: Tensor, new: Beliefs) -> Beliefs:
-    """Where only one of the two has numbers in it, the net knows the others' by their ids."""
-    if any(t.device.type == "meta" for t in new.values()):
-        tensors = {name: t.to("meta") for name, t in tensors.items()}
-    return tree.put(tensors, index, new)
-
-
-def _spread(part: Part, n: int) -> Part:
-    """A part of one row for n of them; of its tensors there is still only one in memory."""
-    if len(part.ids) == n:
-        return part
-    tensors = {name: t.expand(n, *t.shape[1:]) for name, t in part.tensors.items()}
-    return Part(tensors, part.ids.expand(n), part.places.expand(n))
 
 
 def at_coordinator(rows: int) -> Tensor:

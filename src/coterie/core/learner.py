@@ -35,13 +35,13 @@ def cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     return -F.log_softmax(outputs, dim=1).gather(1, y.unsqueeze(1)).squeeze(1)
 
 
-def squared_error(outputs: Tensor, y: Tensor) -> Tensor:
+def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
     return (outputs.squeeze(-1) - y).square()
 
 
 LOSSES: dict[Task, Callable[..., Tensor]] = {
     "classification": cross_entropy,
-    "regression": squared_error,
+    "regression": _squared_error,
     "survival": cox,
 }
 """What a task's models are trained by, and their `loss` is, unless somebody gives another."""
@@ -112,7 +112,7 @@ class Learner:
 
     def losses_of_step(self, outputs: Tensor, y: Tensor, weight: Tensor) -> Tensor:
         """The same in the unit of the model's targets, where it has one: what steps go down."""
-        losses, plain = self.losses(outputs, y, weight), self.rule is not squared_error
+        losses, plain = self.losses(outputs, y, weight), self.rule is not _squared_error
         return losses if plain or self.scale.unit == 1 else losses / self.scale.unit**2
 
     def losses_in(self, outputs: Tensor, y: Tensor, groups: Groups, apart: Tensor | None = None) -> Tensor:
@@ -139,10 +139,7 @@ class Learner:
     def gradient(self, belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
         """∇ of the mean loss over the batch's real rows; `seed` draws the dropout masks."""
         self.watch.check()
-        moving = [belief[n] for n in self.trainable]
-        still = {n: t for n, t in belief.items() if n not in self.trainable}
-        tensors = (seed, *batch, *still.values(), *moving)
-        value, *found = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
+        value, *found = self._derived(belief, batch, seed)
         grads = dict(zip(self.trainable, found, strict=False))
         return Gradient(value, grads, dict(zip(self.buffers, found[len(grads) :], strict=True)))
 
@@ -164,11 +161,15 @@ class Learner:
         self, belief: Belief, batch: Batch, seed: Tensor, along: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         """∇²L · d, how the gradient changes along a direction d that has a tensor for each parameter."""
+        found = self._derived(belief, batch, seed, *(along[n] for n in self.trainable))
+        return dict(zip(self.trainable, found, strict=True))
+
+    def _derived(self, belief: Belief, batch: Batch, seed: Tensor, *along: Tensor) -> tuple[Tensor, ...]:
         moving = [belief[n] for n in self.trainable]
         still = {n: t for n, t in belief.items() if n not in self.trainable}
-        tensors = (seed, *batch, *still.values(), *moving, *(along[n] for n in self.trainable))
-        found = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
-        return dict(zip(self.trainable, found, strict=True))
+        tensors = (seed, *batch, *still.values(), *moving, *along)
+        found: tuple[Tensor, ...] = _Gradient.apply(self, tuple(still), *tensors)  # type: ignore[no-untyped-call]
+        return found
 
     def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:
         """The sum of all rows' gradients, each clipped to that norm: see `rowwise.py`; without terms."""

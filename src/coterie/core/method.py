@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Protocol, get_type_hints
 import torch
 from torch import Tensor
 
-from coterie.core import belief as tree
 from coterie.core.belief import Beliefs
 from coterie.core.errors import BadData, BadInput, UnknownName, naming_flags_of
 from coterie.core.facts import ALL, method_fact
@@ -135,11 +134,6 @@ def ranks_by(name: str) -> tuple[str, bool] | None:
     return chooses.foremost if chooses is not None and chooses.ranks else None
 
 
-def makes_models(method: Method) -> bool:
-    """Whether models come of it, to be scored and kept: one that only looks at rows says train=False."""
-    return bool(method_fact(method, "train"))
-
-
 def paced(method: Method) -> str:
     """What a method does otherwise because of how many rounds there are ("fine-tunes in its last rounds"); a
     budget must not cut it off before. Nothing if every round is like the others.
@@ -147,36 +141,21 @@ def paced(method: Method) -> str:
     return str(method_fact(method, "paced"))
 
 
-def undecided(method: Method) -> bool:
-    """Whether trials of other methods have to come before its first round."""
-    return bool(method_fact(method, "undecided"))
-
-
 def common(method: Method) -> bool:
     """Whether sites get one model, or one posterior, of all: nobody has sums of its own."""
     return method.reveals().coordinator or bool(method_fact(method, "common"))
 
 
-def hides(method: Method) -> bool:
-    """Whether it adds noise of its own to what it asks of rows."""
-    return bool(method_fact(method, "hides"))
-
-
-def local_of(method: Method) -> Any:
-    """Its local work; None of one that has none."""
-    return method_fact(method, "local")
-
-
 def bounds_work(method: Method, roster: Roster) -> bool:
     """Whether its local work has a bound on what it costs rows."""
     least = min((m.train for m in roster.members if m.train), default=0)  # of those who are there
-    local = local_of(method)
+    local = method_fact(method, "local")
     return local is not None and bool(charges_of(local, {"train": least}))
 
 
 def costs(method: Method, roster: Roster) -> bool:
     """Whether there is a bound to be added up on what it costs rows."""
-    return bounds_work(method, roster) or hides(method)
+    return bounds_work(method, roster) or bool(method_fact(method, "hides"))
 
 
 def state_type(method: Method) -> type:
@@ -187,17 +166,6 @@ def state_type(method: Method) -> type:
     if not dataclasses.is_dataclass(kind):
         raise BadInput(f"method {type(method).__name__}: init must name the dataclass it returns")
     return kind  # type: ignore[return-value]
-
-
-def sent_by(method: Method, state: Any, look: Any, names: Sequence[str]) -> Mapping[str, Any]:
-    """Posteriors and buffers that clients sent for others to join later, by name, if it is of that kind."""
-    posteriors = method_fact(method, "posteriors")
-    return {} if posteriors is None else posteriors(state, look, names)
-
-
-def works(method: Method) -> bool:
-    """Whether its local work is done at all; a look at rows may do without."""
-    return bool(method_fact(method, "works"))
 
 
 def handed_out(start: Held, net: Net) -> Held:
@@ -214,11 +182,6 @@ def first_of(start: Held) -> Held:
     return start if len(start) == 1 else start.rows(torch.tensor([0]))
 
 
-def template_of(start: Beliefs) -> Beliefs:
-    """One row of the first beliefs, for its names and shapes."""
-    return tree.rows(start, torch.tensor([0]))
-
-
 def true_clusters(roster: Roster, method: str) -> list[int]:
     """The clusters of a synthetic split, for yardsticks that may know them; a refusal if there are none."""
     for name, cluster in zip(roster.names, roster.clusters, strict=True):
@@ -230,9 +193,7 @@ def true_clusters(roster: Roster, method: str) -> list[int]:
 
 
 def check_method(method: Method, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-    """What a method says of sites before anything runs; refusals name its options as the reader writes
-    them.
-    """
+    """What a method says of sites before a run; refusals name its options as their reader writes them."""
     with naming_flags_of(method):
         return method.check(roster, start, key)
 

@@ -89,56 +89,10 @@ class Distances(NamedTuple):
     lengths: Tensor
 
 
-class Plain:
-    """What most nets say of themselves; a net or a wrapper that knows otherwise says so. The names are those
-    of `Net`, where each is explained.
-    """
-
-    seals: bool = False
-    withdraws: bool = False
-    signs: bool = False
-    lies: bool = False
-    accounts: bool = False
-    apart: frozenset[tuple[int, int]] = frozenset()
-    sealed_bytes: int = 0
-
-    @property
-    def asks(self) -> bool:
-        return False
-
-    def withdrawing(self, offers: Sequence[Any], circle: bool) -> dict[int, str]:
-        return {}
-
-    def as_mixed(self, weights: Tensor, mixed: bool) -> Tensor:
-        return weights
-
-    def offer(self, weights: Weights, at: Tensor, of: Held | None = None) -> Tensor:
-        return everybody(weights)
-
-    def away(self) -> Mapping[str, str]:
-        return {}
-
-    def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
-        """Sites of this machine have nobody who would use it: models are in the run's folder."""
-
-    def figures(self) -> dict[str, Any]:
-        return {}
-
-    def statement(self) -> dict[str, Any] | None:
-        return None
-
-    def sealing(self, options: Any) -> Any:
-        return None
-
-    def run_identity(self) -> dict[str, str]:
-        return {}
-
-    def witness(self, folder: Path, shows: Any) -> list[dict[str, Any]]:
-        return []
-
-
 class Net(Protocol):
-    """Sites behind verbs; and, in the end, what a net or a wrapper says of itself (`Plain`)."""
+    """Sites behind verbs; and, in the end, what a net or a wrapper says of itself. What has a value here is
+    so with most nets: one that knows otherwise says so.
+    """
 
     @property
     def roster(self) -> Roster: ...
@@ -175,7 +129,7 @@ class Net(Protocol):
         are rows of the handle `of`, and `mix` asks by itself; without a handle they are the sites, and what
         is offered is a circle, published before anybody trains in it.
         """
-        ...
+        return everybody(weights)
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
         """Copies of some rows [copy], each at its place `at` [copy]."""
@@ -218,7 +172,7 @@ class Net(Protocol):
 
     def away(self) -> Mapping[str, str]:
         """Sites that do not answer at present, and why."""
-        ...
+        return {}
 
     def peek(self, beliefs: Held) -> Beliefs | None:
         """For an experimenter's measures, never for a method: the tensors, if sites are in this process."""
@@ -230,9 +184,10 @@ class Net(Protocol):
 
     def finish(self, beliefs: Held, of: Mapping[int, int], facts: Mapping[int, Mapping[str, Any]]) -> None:
         """The run is over: a site elsewhere gets the row that is its model, {site: row}, and what the run
-        says of it, to keep and to use.
+        says of it, to keep and to use. Sites of this machine have nobody who would: models are in the run's
+        folder.
         """
-        ...
+        return
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         """A checkpoint is made after this round: what it has to hold beside these handles, by name.
@@ -262,72 +217,72 @@ class Net(Protocol):
     @property
     def seals(self) -> bool:
         """Whether replies are sealed, here or further in."""
-        ...
+        return False
 
     @property
     def asks(self) -> bool:
         """Whether any site, here or further in, may withdraw from a sum now."""
-        ...
+        return False
 
     @property
     def withdraws(self) -> bool:
         """Whether sites have rules of their own by which they may withdraw."""
-        ...
+        return False
 
     @property
     def signs(self) -> bool:
         """Whether sites sign a run's ledger (`witness`)."""
-        ...
+        return False
 
     @property
     def lies(self) -> bool:
         """Whether some sites lie on purpose: what becomes of models is then studied."""
-        ...
+        return False
 
     @property
     def accounts(self) -> bool:
         """Whether it is added up what visits cost rows."""
-        ...
+        return False
 
     @property
     def apart(self) -> frozenset[tuple[int, int]]:
         """(receiver, site): as was decided, the site is in no sum of the receiver."""
-        ...
+        return frozenset()
 
     @property
     def sealed_bytes(self) -> int:
         """Of what passed between clients and helpers since `figures` was last asked."""
-        ...
+        return 0
 
     def withdrawing(self, offers: Sequence[Any], circle: bool) -> dict[int, str]:
         """Of some offers (`offers.py`), by number, those whose sites withdraw, and why."""
-        ...
+        return {}
 
     def as_mixed(self, weights: Tensor, mixed: bool) -> Tensor:
         """The weights [receiver, sender] of a round as they were really mixed, of those that it planned;
         `mixed` says whether it made sums at all.
         """
-        ...
+        return weights
 
     def figures(self) -> dict[str, Any]:
         """What there is to say of a round, for its record."""
-        ...
+        return {}
 
     def statement(self) -> dict[str, Any] | None:
         """What looking at rows has cost in all, where that is added up."""
-        ...
+        return None
 
     def sealing(self, options: Any) -> Any:
         """Replies are sealed from now on by parties of the net's own: who conducts it; None without any."""
-        ...
+        return None
 
     def run_identity(self) -> dict[str, str]:
         """What a run's ledger names it by, where sites sign it."""
-        ...
+        return {}
 
     def witness(self, folder: Path, shows: Any) -> list[dict[str, Any]]:
         """Sites that sign a run's ledger sign its new head, and are shown their part."""
-        ...
+        return []
 
 
 EVALUATION = "evaluate"

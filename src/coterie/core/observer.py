@@ -62,36 +62,27 @@ Doing = Literal["training", "scoring", "mixing", "waiting", "writing"]
 
 
 class Observer(Protocol):
-    """Told in the middle of the work: it must not take long."""
+    """Told in the middle of the work: it must not take long. As it is, it looks away."""
 
     def happened(self, what: What, who: str | None = None, why: str = "") -> None:
         """Something that people should know of, to a site or to the run."""
-        ...
+        return
 
     def doing(self, what: Doing) -> AbstractContextManager[None]:
         """Inside, the run does this."""
-        ...
+        return nullcontext()
 
     def sees(self, here: Sequence[str], away: Mapping[str, str]) -> None:
         """Who is there, and who is not and why."""
-        ...
+        return
 
     def asked(self, names: Collection[str]) -> None:
         """Who was asked something and has not answered yet; told again when somebody has."""
-        ...
+        return
 
 
-class Nobody:
+class _Nobody(Observer):
     """Looks away."""
 
-    def happened(self, what: What, who: str | None = None, why: str = "") -> None: ...
 
-    def doing(self, what: Doing) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def sees(self, here: Sequence[str], away: Mapping[str, str]) -> None: ...
-
-    def asked(self, names: Collection[str]) -> None: ...
-
-
-NOBODY = Nobody()
+NOBODY = _Nobody()

@@ -110,8 +110,13 @@ def _declared_of(cls: type) -> dict[str, Mapping[str, Any]]:
 
 def options_of(cls: type) -> list[Option]:
     """The options of a dataclass, in the order of its fields."""
-    hints, helps = _hints(cls), _field_docs(cls)
-    return [Option(f.name, hints[f.name], _default(f), helps.get(f.name, "")) for f in _plain_fields(cls)]
+    hints, helps, options = _hints(cls), _field_docs(cls), []
+    for f in _plain_fields(cls):
+        default = f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+        if default is dataclasses.MISSING:
+            raise TypeError(f"option {f.name!r} needs a default")
+        options.append(Option(f.name, hints[f.name], default, helps.get(f.name, "")))
+    return options
 
 
 def coerced(cls: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -172,14 +177,6 @@ def table_of(obj: Any) -> dict[str, Any]:
         if dataclasses.is_dataclass(value) and hasattr(value, "name"):
             table[name] = {"name": value.name, **table_of(value)}
     return table
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    raise TypeError(f"option {field.name!r} needs a default")
 
 
 @functools.cache
@@ -253,7 +250,9 @@ def _field_docs(cls: type) -> dict[str, str]:
         if not dataclasses.is_dataclass(base):
             continue
         try:
-            found = _class_at_top(base) or ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+            found: ast.stmt | None = _classes_at_top(base.__module__).get(base.__qualname__)
+            if found is None:  # inside of a function or a class
+                found = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
         except (OSError, TypeError):
             continue
         for name, text in _docstring_lines(inspect.cleandoc(base.__doc__ or "")):
@@ -267,11 +266,6 @@ def _field_docs(cls: type) -> dict[str, str]:
             ):
                 docs.setdefault(field.target.id, inspect.cleandoc(str(doc.value.value)))
     return docs
-
-
-def _class_at_top(cls: type) -> ast.ClassDef | None:
-    """A class's source if it stands at the top of its module; that of another is for inspect to find."""
-    return _classes_at_top(cls.__module__).get(cls.__qualname__)
 
 
 @functools.cache

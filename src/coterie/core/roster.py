@@ -69,9 +69,7 @@ class Roster:
 
 
 def roster_of(clients: Sequence[Client], digests: bool = False) -> Roster:
-    """Of clients in this process, whose labels are public here; digests of their rows where a run is
-    recorded.
-    """
+    """Of clients in this process, whose labels are public here; with digests where a run is recorded."""
     first, outputs = clients[0], class_count(clients)
     members = tuple(member_of(c, outputs, digest_of(c) if digests else "") for c in clients)
     shape = tuple(first.train.x.shape[1:])

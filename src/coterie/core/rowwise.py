@@ -5,7 +5,7 @@
 C is `clip`, w_i the batch's weight, and the norm is that over all trained parameters. A row whose gradient is
 not finite counts for nothing.
 
-Where a model's trained parameters are those of linear layers and convolutions (`Taps`), one pass forward
+Where a model's trained parameters are those of linear layers and convolutions (`_Taps`), one pass forward
 and one back give all norms and then the sum, and no linear layer's gradient of a row is ever written down
 (Goodfellow, 2015, "Efficient per-example gradient computations"). Any other model goes row by row, each a
 batch of its own. Which it is, is tried once for a model: on a few rows both have to give the same.
@@ -32,7 +32,7 @@ CLOSE = 1e-3  # of a gradient's length, far above rounding and far below any oth
 ROOM = 2**26  # numbers of rows' gradients at once, where they have to be written down
 APART = 0x9E3779B97F4A7C15 - 2**64  # between the seeds of two rows
 
-_known: weakref.WeakKeyDictionary[nn.Module, dict[Any, list[Use] | None]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[nn.Module, dict[Any, list[_Use] | None]] = weakref.WeakKeyDictionary()
 
 
 def clipped_sum(
@@ -95,7 +95,10 @@ def _sums(
     """[edge, ...] for each trained parameter."""
     split = 3 + len(names)
     batch, still, moving = Batch(*tensors[:3]), list(tensors[3:split]), list(tensors[split:])
-    uses = _uses_of(learner, names, seed[0], [t[0] for t in (*batch, *still, *moving)])
+    known, key = _known.setdefault(learner.training, {}), (learner.trainable, batch.x.shape[2:])
+    if key not in known:
+        known[key] = _tried(learner, names, seed[0], [t[0] for t in (*batch, *still, *moving)])
+    uses = known[key]
     if uses is None:
         return _row_by_row(learner, names, clip, seed, batch, still, moving)
     return _tapped(learner, uses, names, clip, seed, batch, still, moving, over)
@@ -103,7 +106,7 @@ def _sums(
 
 def _tapped(
     learner: Learner,
-    uses: Sequence[Use],
+    uses: Sequence[_Use],
     names: Sequence[str],
     clip: float,
     seed: Tensor,
@@ -118,7 +121,7 @@ def _tapped(
         seed: Tensor, rows: Any, still: Any, moving: Any, taps: Any
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         belief = dict(zip((*names, *learner.trainable), (*still, *moving), strict=True))
-        with dropout_of(learner, seed), Taps([belief[u.weight] for u in uses], taps) as tapped:
+        with dropout_of(learner, seed), _Taps([belief[u.weight] for u in uses], taps) as tapped:
             out = functional_call(learner.training, belief, (rows[0],))
         return (learner.losses_of_step(out, rows[1], rows[2]) * rows[2]).sum(), tuple(tapped.inputs)
 
@@ -129,12 +132,12 @@ def _tapped(
         slopes = torch.autograd.grad(value.sum(), taps, allow_unused=True, materialize_grads=True)
     with torch.no_grad():
         each = [(u, a.detach(), d) for u, a, d in zip(uses, inputs, slopes, strict=True)]
-        found = [squares(*part) for part in each]
+        found = [_squares(*part) for part in each]
         factors, fine = _clip_factors(torch.stack([s for s, _ in found]).sum(0), clip)
         total: dict[str, Tensor] = {}
         for (use, given, slope), (_, outer) in zip(each, found, strict=True):
             kept = None if outer is None else _only(fine, outer)
-            total |= sums(use, _only(fine, given), _only(fine, slope), kept, factors)
+            total |= _layer_sums(use, _only(fine, given), _only(fine, slope), kept, factors)
     return [total[n].view(t.shape) for n, t in zip(learner.trainable, moving, strict=True)]
 
 
@@ -178,20 +181,10 @@ def _only(fine: Tensor, values: Tensor) -> Tensor:
     return values.masked_fill(~fine.view(*fine.shape, *[1] * (values.ndim - fine.ndim)), 0.0)
 
 
-def _uses_of(
-    learner: Learner, names: Sequence[str], seed: Tensor, tensors: Sequence[Tensor]
-) -> list[Use] | None:
-    """Where the model's trained parameters are used, if that can be tapped; found out once."""
-    known = _known.setdefault(learner.training, {})
-    key = (learner.trainable, tensors[0].shape[1:])
-    if key not in known:
-        known[key] = _tried(learner, names, seed, tensors)
-    return known[key]
-
-
 def _tried(
     learner: Learner, names: Sequence[str], seed: Tensor, tensors: Sequence[Tensor]
-) -> list[Use] | None:
+) -> list[_Use] | None:
+    """Where the model's trained parameters are used, if that can be tapped."""
     split = 3 + len(names)
     x, y, still, moving = tensors[0], tensors[1], list(tensors[3:split]), list(tensors[split:])
     belief = dict(zip((*names, *learner.trainable), (*still, *moving), strict=True))
@@ -199,7 +192,7 @@ def _tried(
     few = torch.cat([x[:1], others, others])
     with torch.no_grad(), dropout_of(learner, seed):
         whose = {id(belief[n]): n for n in learner.trainable}
-        with Uses(whose, FEW) as uses:
+        with _Uses(whose, FEW) as uses:
             functional_call(learner.training, belief, (few,))
     named = [n for u in uses.found for n in (u.weight, u.bias) if n]
     if not uses.known or sorted(named) != sorted(learner.trainable):
@@ -221,7 +214,7 @@ def _tried(
 # from the slope of the row's loss along what came out of them.
 
 
-class Use(NamedTuple):
+class _Use(NamedTuple):
     """One call of a layer: the names of its weight and bias, the shape of what it gives for a row, and for a
     convolution its kernel's size and how it moves.
     """
@@ -232,7 +225,7 @@ class Use(NamedTuple):
     moves: dict[str, Any] | None
 
 
-class Uses(TorchFunctionMode):
+class _Uses(TorchFunctionMode):
     """Inside, notes what happens to the tensors that `names` knows by id; `known` says whether it was calls
     of these layers alone.
     """
@@ -240,7 +233,7 @@ class Uses(TorchFunctionMode):
     def __init__(self, names: Mapping[int, str], rows: int) -> None:
         super().__init__()
         self._names, self._rows = names, rows
-        self.found: list[Use] = []
+        self.found: list[_Use] = []
         self.known = True
 
     def __torch_function__(
@@ -264,7 +257,7 @@ class Uses(TorchFunctionMode):
         padding: Any = 0,
         dilation: Any = 1,
         groups: int = 1,
-    ) -> Use | None:
+    ) -> _Use | None:
         name = self._names.get(id(weight))
         convolves = weight.ndim == 4
         if name is None or len(input) != self._rows or isinstance(padding, str) or groups != 1:
@@ -273,7 +266,7 @@ class Uses(TorchFunctionMode):
             return None
         moves = {"kernel_size": tuple(weight.shape[2:]), "dilation": dilation, "padding": padding}
         shape = tuple(out.shape[1:])
-        return Use(
+        return _Use(
             name,
             self._names.get(id(bias)),
             shape,
@@ -281,10 +274,8 @@ class Uses(TorchFunctionMode):
         )
 
 
-class Taps(TorchFunctionMode):
-    """Inside, adds a tap to what each of the layers gives, in the order of their calls, and keeps what went
-    in.
-    """
+class _Taps(TorchFunctionMode):
+    """Inside, adds a tap to what each layer gives, in the order of their calls, and keeps what went in."""
 
     def __init__(self, weights: Sequence[Tensor], taps: Sequence[Tensor]) -> None:
         super().__init__()
@@ -304,7 +295,7 @@ class Taps(TorchFunctionMode):
         return out
 
 
-def squares(use: Use, given: Tensor, slope: Tensor) -> tuple[Tensor, Tensor | None]:
+def _squares(use: _Use, given: Tensor, slope: Tensor) -> tuple[Tensor, Tensor | None]:
     """‖g_i‖² of each row's gradient by one layer's parameters [..., row], and for a convolution that gradient
     of its weight [..., row, out, in · positions].
 
@@ -314,20 +305,17 @@ def squares(use: Use, given: Tensor, slope: Tensor) -> tuple[Tensor, Tensor | No
         along = slope.square().sum(-1)
         found = along * given.square().sum(-1)
         return (found + along if use.bias else found), None
-    outer = _per_row(use.moves, given, slope)
+    # of a convolution it is δ_i U_iᵀ, with the patches U_i of its input
+    patches = F.unfold(given.flatten(0, -4), **use.moves)
+    outer = torch.bmm(slope.flatten(-2).flatten(0, -3), patches.transpose(1, 2))
+    outer = outer.view(*given.shape[:-3], *outer.shape[1:])
     found = outer.flatten(-2).square().sum(-1)
     return (found + slope.flatten(-2).sum(-1).square().sum(-1) if use.bias else found), outer
 
 
-def _per_row(moves: Mapping[str, Any], given: Tensor, slope: Tensor) -> Tensor:
-    """Each row's gradient by the weight of a convolution: δ_i U_iᵀ, with the patches U_i of its input."""
-    ahead = given.shape[:-3]
-    patches = F.unfold(given.flatten(0, -4), **moves)
-    outer = torch.bmm(slope.flatten(-2).flatten(0, -3), patches.transpose(1, 2))
-    return outer.view(*ahead, *outer.shape[1:])
-
-
-def sums(use: Use, given: Tensor, slope: Tensor, outer: Tensor | None, factors: Tensor) -> dict[str, Tensor]:
+def _layer_sums(
+    use: _Use, given: Tensor, slope: Tensor, outer: Tensor | None, factors: Tensor
+) -> dict[str, Tensor]:
     """Σ_i f_i g_i by one layer's parameters, as they lie in memory: [..., number]."""
     if use.moves is None or outer is None:
         scaled = factors.unsqueeze(-1) * slope

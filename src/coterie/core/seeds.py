@@ -8,7 +8,9 @@ every order and after a resume; different paths give independent ones.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +32,14 @@ class Key:
     def at_round(self, round: int, rounds: int) -> Key:
         """The key of one round; schedules read how far the run has come."""
         return replace(self, path=(*self.path, "round", round), round=round, rounds=rounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"seed": self.seed, "path": list(self.path), "round": self.round, "rounds": self.rounds}
+
+    @staticmethod
+    def of(told: Mapping[str, Any]) -> Key:
+        return Key(int(told["seed"]), tuple(told["path"]), int(told["round"]), int(told["rounds"]))
 
     def integer(self) -> int:
         """A number below 2**63 that is this key's own."""

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from coterie.core.errors import BadData, shown
-from coterie.core.seeds import Key
 
 HEAD = 8  # bytes that say how long the header is
 ALIGNMENT = 64  # bytes
@@ -47,11 +46,7 @@ def pack(message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
     at, parts = 0, []
     for name in sorted(tensors, key=lambda n: (-tensors[n].itemsize, n)):
         t = tensors[name].detach().cpu().contiguous()
-        header[name] = {
-            "dtype": NAMES[t.dtype],
-            "shape": list(t.shape),
-            "data_offsets": [at, at + t.nbytes],
-        }
+        header[name] = {"dtype": NAMES[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + t.nbytes]}
         at += t.nbytes
         parts.append(_bytes_of(t).data)
     told = json.dumps(header, separators=(",", ":")).encode()
@@ -60,9 +55,7 @@ def pack(message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The inverse of `pack`, with tensors in their order and in memory of their own; anything else is
-    refused.
-    """
+    """The inverse of `pack`, tensors in their order and in memory of their own; all else is refused."""
     try:
         header, message = _read(data)
         return message, _tensors(header, memoryview(data)[_start(data) :])
@@ -138,11 +131,3 @@ def payload(data: bytes) -> int:
 
 def _start(data: bytes) -> int:
     return HEAD + int.from_bytes(data[:HEAD], "little")
-
-
-def told_key(key: Key) -> dict[str, Any]:
-    return {"seed": key.seed, "path": list(key.path), "round": key.round, "rounds": key.rounds}
-
-
-def key_of(told: Mapping[str, Any]) -> Key:
-    return Key(int(told["seed"]), tuple(told["path"]), int(told["round"]), int(told["rounds"]))

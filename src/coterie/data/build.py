@@ -8,14 +8,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from coterie.core import client as core
 from coterie.core.checks import is_list
-from coterie.core.client import Client, class_count, in_one_piece
+from coterie.core.client import Client, Samples, class_count
 from coterie.core.errors import BadData, BadInput, Gathered, naming_flags_of, option
 from coterie.core.seeds import Key
 from coterie.data.dataset import (
@@ -108,7 +108,7 @@ def deal_clients(
         for name, way, pools, cluster in zip(deal.names, ways, dealt, clusters, strict=True)
     ]
     said = check_clients(made, allow_one_class=one_class or deal.one_class or data.one_class)
-    in_one_piece(made)
+    _in_one_piece(made)
     notes = (*data.notes, *chosen, *deal.notes, *_notes(deal, published, test), *said)
     return Dealt(tuple(made), notes, data.recipe, published is not None, chosen, inputs_of(data))
 
@@ -334,3 +334,22 @@ def _refuse_odd_labels(clients: Sequence[core.Client]) -> None:
     if lowest < 0 or class_count(clients) > MOST_CLASSES:
         odd = lowest if lowest < 0 else class_count(clients) - 1
         raise BadData(f"label {odd} is none of 0 to {MOST_CLASSES - 1}: count labels from 0")
+
+
+def _in_one_piece(clients: list[Client]) -> None:
+    """Puts the samples of all into one tensor for each part, of which each client's own are then views.
+
+    In place, and one client after the other: what it had before can go before the next one's turn, so that
+    nothing is there twice.
+    """
+    for part in ("train", "validation", "test"):
+        first: Samples = getattr(clients[0], part)
+        total = sum(len(getattr(c, part)) for c in clients)
+        x, y = (t.new_empty((total, *t.shape[1:])) for t in (first.x, first.y))
+        end = 0
+        for i, client in enumerate(clients):
+            own: Samples = getattr(client, part)
+            begin, end = end, end + len(own)
+            x[begin:end], y[begin:end] = own.x, own.y
+            moved: dict[str, Any] = {part: Samples(x[begin:end], y[begin:end])}
+            clients[i] = replace(client, **moved)

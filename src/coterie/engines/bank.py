@@ -42,22 +42,19 @@ class Rows:
         if self.whole is not None:
             return taken(self.whole, rows)
         if isinstance(rows, slice):
-            return self._between(*rows.indices(len(self))[:2])
+            first, end, _ = rows.indices(len(self))
+            found, part = [], bisect_right(self._ends, first)
+            while first < end:
+                begin, stop = self._begin(part), min(end, self._ends[part])
+                found.append(self._parts[part][first - begin : stop - begin])
+                first, part = stop, part + 1
+            return found[0] if len(found) == 1 else torch.cat([self.first[:0], *found])
         which = torch.bucketize(rows, torch.tensor(self._ends), right=True)
         out = self.first.new_empty((len(rows), *self.first.shape[1:]))
         for part in torch.unique(which).tolist():
             mine = (which == part).nonzero().flatten()
             out[mine] = taken(self._parts[part], rows[mine] - self._begin(part))
         return out
-
-    def _between(self, first: int, end: int) -> Tensor:
-        found = []
-        part = bisect_right(self._ends, first)
-        while first < end:
-            begin, stop = self._begin(part), min(end, self._ends[part])
-            found.append(self._parts[part][first - begin : stop - begin])
-            first, part = stop, part + 1
-        return found[0] if len(found) == 1 else torch.cat([self.first[:0], *found])
 
     def _begin(self, part: int) -> int:
         return self._ends[part] - len(self._parts[part])

@@ -78,11 +78,6 @@ class Engine(Protocol):
 ENGINES: Registry[Engine] = Registry("engine")
 
 
-def memory_of(kernel: Trainer, memory: Beliefs, hosts: Tensor) -> Beliefs:
-    """What these hosts remember, [host, ...]; where nothing is kept, one fresh memory serves all."""
-    return tree.rows(memory, hosts if kernel.keeps else torch.zeros_like(hosts))
-
-
 def stacked_replies(kernel: Trainer, replies: Sequence[Reply]) -> Answers:
     """Replies of one edge each, as one; memory that is not kept is not carried either."""
     numbers = {n: torch.stack([r.numbers[n] for r in replies]) for n in replies[0].numbers}

@@ -28,12 +28,15 @@ class EagerLearner(Learner):
         self.transform, self.watch, self.scale = learner.transform, learner.watch, learner.scale
         self.training = copy.deepcopy(learner.training)
         self.buffers, self.drops = learner.buffers, learner.drops
-        self.layout = Layout(learner.trainable, belief_of(learner.training))
+        self.layout = _Layout(learner.trainable, belief_of(learner.training))
         self.trainable = (ALL,)
         params = dict(self.training.named_parameters())
         self._moving = [params[n] for n in learner.trainable]
         self._still = {n: p for n, p in params.items() if n not in learner.trainable}
-        self._homes = [(*_home(self.training, name), name) for name in self.buffers]
+        self._homes = []  # the submodule that holds a buffer, and its name there
+        for name in self.buffers:
+            path, _, leaf = name.rpartition(".")
+            self._homes.append((self.training.get_submodule(path), leaf, name))
         self._named = copy.copy(learner)
         self._named.training = self.training
         self._pictures = any(isinstance(m, nn.Conv2d) for m in self.training.modules())
@@ -74,26 +77,17 @@ class EagerLearner(Learner):
 
     def _loss(self, batch: Batch) -> Tensor:
         x = channels_last(batch.x) if self._pictures else batch.x
-        losses = self.losses_of_step(self._forward(x), batch.y, batch.weight)
+        try:
+            out = self.training(x)
+        except ValueError as error:
+            raise BadInput(self.explained(error)) from None
+        losses = self.losses_of_step(out, batch.y, batch.weight)
         return (losses * batch.weight).sum() / batch.weight.sum().clamp(min=1)
 
     def clipped(self, belief: Belief, batch: Batch, seed: Tensor, clip: float) -> dict[str, Tensor]:
         x = channels_last(batch.x) if self._pictures else batch.x
         found = self._named.clipped(self.layout.unpack(belief), batch._replace(x=x), seed, clip)
         return {ALL: torch.cat([t.reshape(-1) for t in found.values()])}
-
-    def _forward(self, x: Tensor) -> Tensor:
-        try:
-            out: Tensor = self.training(x)
-        except ValueError as error:
-            raise BadInput(self.explained(error)) from None
-        return out
-
-
-def _home(module: nn.Module, name: str) -> tuple[nn.Module, str]:
-    """The submodule that holds a buffer, and its name there."""
-    path, _, leaf = name.rpartition(".")
-    return module.get_submodule(path), leaf
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -110,7 +104,7 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
-class Layout:
+class _Layout:
     """All trained parameters as one vector, so that an optimiser's step is a few operations instead of a few
     for each layer; and where each lies in it.
 

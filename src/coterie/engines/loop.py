@@ -11,7 +11,7 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client, Samples
+from coterie.core.client import Samples
 from coterie.core.devices import seeded, widest
 from coterie.core.kernel import Marker, Reply, Tick, Trainer, batch_of
 from coterie.core.learner import Learner
@@ -35,10 +35,14 @@ class Loop(Engine):
             mine, memory = visit.keys[edge], tree.row(visit.memory, host if kernel.keeps else 0)
             # whatever a module draws by itself, beside dropout, comes from this edge's seed too
             with seeded(mine.at("module").integer(), net.device):
-                guests = _placed(tree.row(visit.beliefs, guest))
-                data, beside = net.clients[host].train, visit.besides(edge)
-                units = _units_of(net.clients[host]) if solves(kernel) else None
-                replies.append(alone(kernel, net.learner, guests, memory, beside, data, mine, units))
+                # where it would lie by itself, so that it rounds alike whoever lies before it
+                belief = {name: aligned(t) for name, t in tree.row(visit.beliefs, guest).items()}
+                client, beside, units = net.clients[host], visit.besides(edge), None
+                data = client.train
+                # [row] a number for whom it is about, where several may be about one
+                if solves(kernel) and client.units is not None and len(client.units) == len(data):
+                    units = torch.from_numpy(client.units)
+                replies.append(alone(kernel, net.learner, belief, memory, beside, data, mine, units))
         return stacked_replies(kernel, replies)
 
 
@@ -49,18 +53,6 @@ def solve(net: Ground, kernel: Trainer, visit: Visit) -> Answers:
     most = max(net.clients[host].train.x.numel() for host in visit.edges[:, 1].tolist())
     with threads_for(most):
         return Loop().train(net, kernel, visit)
-
-
-def _units_of(client: Client) -> Tensor | None:
-    """[training row] a number for whom it is about, where several may be about one."""
-    if client.units is None or len(client.units) != len(client.train):
-        return None
-    return torch.from_numpy(client.units)
-
-
-def _placed(belief: Belief) -> Belief:
-    """Where it would lie by itself, so that it rounds alike whoever lies before it."""
-    return {name: aligned(t) for name, t in belief.items()}
 
 
 def alone(

@@ -85,7 +85,7 @@ def predicted(
     """Outputs of all visits, some at a time; in the order of the visits, if that is asked for."""
     traits, bank, turns = net.traits(beliefs), net.banks[part], range(len(visits.guests))
     with one_thread_each():
-        passage = Passage(bank, beliefs, visits, traits.convolves)
+        passage = _Passage(bank, beliefs, visits, traits.convolves)
     if traits.draws:
         for turn, guest in enumerate(visits.guests):
             # what a module draws by itself comes from this guest's seed, as in training
@@ -109,7 +109,7 @@ def predicted(
                 yield passage.side_by_side(net.learner, some)
 
 
-class Passage:
+class _Passage:
     """Guests on their way over a bank's rows; `rows` is how many each has."""
 
     def __init__(self, bank: Bank, beliefs: Beliefs, visits: Visits, convolves: bool) -> None:
@@ -123,8 +123,13 @@ class Passage:
         """One guest's visits, as many in a pass as it has room for."""
         belief = tree.row(self.beliefs, self.visits.guests[turn])
         first, end = self._firsts[turn : turn + 2]
-        sizes = self.visits.sizes[first:end].tolist()
-        return [self._run(learner, belief, first + a, first + b) for a, b in _runs(sizes)]
+        passes, rows = [first], 0  # where each begins; visits of more rows than there is room for are alone
+        for visit, size in enumerate(self.visits.sizes[first:end].tolist(), first):
+            if rows and rows + size > ROWS:
+                passes.append(visit)
+                rows = 0
+            rows += size
+        return [self._run(learner, belief, a, b) for a, b in pairwise([*passes, end])]
 
     def one_by_one(self, learner: Learner, turn: int) -> list[Passed]:
         """One guest's visits, each in passes of its own: to the last bit as if nobody else were there."""
@@ -158,26 +163,23 @@ class Passage:
         longest = max(self.rows[turn] for turn in turns)
         with threads_for(len(turns) * longest * self._per_row):
             some = torch.tensor([v for turn in turns for v in range(*self._firsts[turn : turn + 2])])
-            rows, real = self._filled(turns, longest, self.visits.rows(some))
+            rows, lengths = self.visits.rows(some), [self.rows[turn] for turn in turns]
+            real: Tensor | slice = slice(None)  # which rows are guests' own
+            if min(lengths) < longest:  # any row takes the places that shorter ones leave
+                real = spans(torch.arange(len(turns)) * longest, torch.tensor(lengths))
+                numbers = torch.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+                places = torch.zeros(len(turns) * longest, dtype=torch.int64)
+                rows = places.index_copy_(0, real, numbers)
             x = self.bank.x[rows]
-            guests = _in_a_row([self.visits.guests[turn] for turn in turns])
+            which = [self.visits.guests[turn] for turn in turns]
+            in_a_row = all(b == a + 1 for a, b in pairwise(which))  # then nothing is copied
+            guests = slice(which[0], which[-1] + 1) if in_a_row else torch.tensor(which)
             beliefs = {name: taken(t, guests) for name, t in self.beliefs.items()}
             outputs = outputs_of(learner, beliefs, x.reshape(len(turns), longest, *x.shape[1:]))
             return Passed(some, taken(outputs.flatten(0, 1), real).cpu())
 
-    def _filled(
-        self, turns: Sequence[int], longest: int, rows: Tensor | slice
-    ) -> tuple[Tensor | slice, Tensor | slice]:
-        """Guests' rows with any row in the places that shorter ones leave; and which of all are their own."""
-        lengths = [self.rows[turn] for turn in turns]
-        if min(lengths) == longest:
-            return rows, slice(None)
-        real = spans(torch.arange(len(turns)) * longest, torch.tensor(lengths))
-        numbers = torch.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
-        return torch.zeros(len(turns) * longest, dtype=torch.int64).index_copy_(0, real, numbers), real
 
-
-def _in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Iterator[Passed]:
+def _in_threads(learner: Learner, passage: _Passage, turns: Sequence[int]) -> Iterator[Passed]:
     """One thread for each guest, as many as there are processors."""
     workers = min(len(turns), os.cpu_count() or 1)
     if workers == 1:
@@ -185,8 +187,14 @@ def _in_threads(learner: Learner, passage: Passage, turns: Sequence[int]) -> Ite
             yield from passage.alone(learner, turn)
         return
     learners: queue.SimpleQueue[Learner] = queue.SimpleQueue()
-    for one in _learners_for(learner, workers):
-        learners.put(one)
+    learners.put(learner)
+    others = _copies.setdefault(learner, [])  # with a module of their own to score
+    while len(others) < workers - 1:
+        another = copy.copy(learner)
+        another.scoring = copy.deepcopy(learner.scoring)
+        others.append(another)
+    for another in others[: workers - 1]:
+        learners.put(another)
 
     def alone(turn: int) -> list[Passed]:
         mine = learners.get()
@@ -237,35 +245,7 @@ def chunks(rows: Sequence[int], most: int, in_order: bool) -> Iterator[list[int]
     yield some
 
 
-def _runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Visits of so many rows, from one up to another, that have room in one pass; a larger one is alone."""
-    first = rows = 0
-    for i, n in enumerate(sizes):
-        if rows and rows + n > ROWS:
-            yield first, i
-            first, rows = i, 0
-        rows += n
-    yield first, len(sizes)
-
-
 def spans(starts: Tensor, sizes: Tensor) -> Tensor:
     """So many numbers from each start on, one after the other: [Σ sizes]."""
     ends = sizes.cumsum(0)
     return torch.repeat_interleave(starts - ends + sizes, sizes) + torch.arange(int(ends[-1]))
-
-
-def _in_a_row(numbers: Sequence[int]) -> Tensor | slice:
-    """An index of these numbers; a slice, which copies nothing, if each is one more than the last."""
-    if all(b == a + 1 for a, b in pairwise(numbers)):
-        return slice(numbers[0], numbers[-1] + 1)
-    return torch.tensor(numbers)
-
-
-def _learners_for(learner: Learner, workers: int) -> list[Learner]:
-    """One for each thread, the first being the given one; the others have a module of their own to score."""
-    made = _copies.setdefault(learner, [])
-    while len(made) < workers - 1:
-        another = copy.copy(learner)
-        another.scoring = copy.deepcopy(learner.scoring)
-        made.append(another)
-    return [learner, *made[: workers - 1]]

@@ -47,7 +47,11 @@ class Pool(Engine):
         lonely = net.traits(visit.beliefs).draws
         workers = 1 if lonely else min(len(pairs), self.workers or os.cpu_count() or 1)
         learners: queue.SimpleQueue[EagerLearner] = queue.SimpleQueue()
-        for learner in _learners_for(net.learner, workers, trained_by(kernel)):
+        names = trained_by(kernel)
+        made = _copies.setdefault(net.learner, {}).setdefault(names, [])
+        while len(made) < workers:
+            made.append(EagerLearner(net.learner if names is None else net.learner.only(names)))
+        for learner in made[:workers]:
             learners.put(learner)
 
         def run(edge: int) -> Reply:
@@ -72,11 +76,3 @@ class Pool(Engine):
                 return stacked_replies(kernel, [run(edge) for edge in edges])
         with one_thread_each(), ThreadPoolExecutor(workers) as threads:
             return stacked_replies(kernel, list(threads.map(run, edges)))
-
-
-def _learners_for(learner: Learner, workers: int, names: Names = None) -> list[EagerLearner]:
-    """As many as there are threads, for work that trains these names alone, or all."""
-    made = _copies.setdefault(learner, {}).setdefault(names, [])
-    while len(made) < workers:
-        made.append(EagerLearner(learner if names is None else learner.only(names)))
-    return made[:workers]

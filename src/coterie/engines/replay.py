@@ -20,8 +20,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.clock import CLOCK
 from coterie.core.kernel import Marker, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner
-from coterie.engines.program import Program, program
-from coterie.engines.recording import Flat, Unrecordable
+from coterie.engines.program import Flat, Program, Unrecordable, program
 from coterie.kernels.around import Around
 
 PATIENCE = 1  # calls before recording, which takes as long as some calls
@@ -90,7 +89,7 @@ class Stretch(NamedTuple):
         return (self.x.shape[1:], self.x.dtype, self.x.device, self.y.dtype, self.rows.shape[2], rates)
 
 
-class Entry:
+class _Entry:
     """What is known of one function at tensors of some shapes.
 
     calls      so far, until it is recorded
@@ -117,15 +116,15 @@ class Entry:
         return self.program
 
 
-Known = dict[Any, Entry]
+Known = dict[Any, _Entry]
 ROOM = 200  # entries of a learner: of many learning rates the first are forgotten
 
 
-def _entry_of(known: Known, key: Any) -> Entry:
+def _entry_of(known: Known, key: Any) -> _Entry:
     if key not in known:
         while len(known) >= ROOM:
             del known[next(iter(known))]
-        known[key] = Entry()
+        known[key] = _Entry()
     return known[key]
 
 
@@ -139,7 +138,11 @@ class BatchedKernel:
     """
 
     def __init__(self, kernel: Trainer, learner: Learner) -> None:
-        self._kernel, self._learner = _doing(kernel), learner
+        doing: Any = kernel  # what only plans otherwise has the steps of the work inside it
+        same = ("start", "step", "mark", "finish")
+        while isinstance(doing, Around) and all(getattr(type(doing), n) is getattr(Around, n) for n in same):
+            doing = doing.inner
+        self._kernel, self._learner = doing, learner
         self._known = _known.setdefault(learner, {})
         self._carry: Any = None
         self._moving: Any = None
@@ -206,24 +209,14 @@ class BatchedKernel:
         moving: int = self._moving.num_leaves
         return carry[:moving], carry[moving:]
 
-    def _entry(self, name: str, flat: Flat, more: Any = ()) -> Entry:
+    def _entry(self, name: str, flat: Flat, more: Any = ()) -> _Entry:
         key = (self._kernel, name, more, tuple([(t.shape[1:], t.dtype, t.device) for t in flat]))
         return _entry_of(self._known, key)
 
-    def _run(self, entry: Entry, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
+    def _run(self, entry: _Entry, flat: Flat, one: Callable[[Sequence[Tensor]], Any]) -> tuple[Flat, Any]:
         """vmap of `one`, a function of a list of tensors: the result as a list, and its structure."""
         found = entry.program or entry.met(vmap(one), flat)
         return (found(flat), found.spec) if found else pytree.tree_flatten(vmap(one)(flat))
-
-
-def _doing(kernel: Any) -> Any:
-    """The local work whose steps these are: what only plans otherwise has those of the work inside it."""
-    same = ("start", "step", "mark", "finish")
-    while isinstance(kernel, Around) and all(
-        getattr(type(kernel), name) is getattr(Around, name) for name in same
-    ):
-        kernel = kernel.inner
-    return kernel
 
 
 def outputs_of(learner: Learner, beliefs: Beliefs, x: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ KEPT = 8  # lists of edges whose visits are kept: those of one round are mostly 
 _visits: weakref.WeakKeyDictionary[Bank, dict[bytes, tuple[Visits, Tensor]]] = weakref.WeakKeyDictionary()
 
 
-class Terms(NamedTuple):
+class _Terms(NamedTuple):
     """What is added up for hosts, in this order: the outputs of a visit, so many times. All are [term]."""
 
     visits: Tensor
@@ -77,28 +77,24 @@ def _visits_of(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
     """The visits that edges come down to, and which of them each edge is: [edge]."""
     known = _visits.setdefault(net.banks[part], {})
     mark = edges.numpy().tobytes()
-    if mark not in known:
-        if len(known) == KEPT:
-            known.clear()
-        known[mark] = _found_visits(net, part, edges)
+    if mark in known:
+        return known[mark]
+    if len(known) == KEPT:
+        known.clear()
+    with one_thread_each():
+        bank, guests, hosts = net.banks[part], edges[:, 0].tolist(), edges[:, 1]
+        sizes = bank.sizes[hosts]
+        if not bool(sizes.all()):
+            empty = net.clients[int(hosts[sizes == 0][0])]
+            raise BadInput(f"client {empty.name!r} has no {part} samples to score on")
+        turns = {guest: turn for turn, guest in enumerate(dict.fromkeys(guests))}
+        # hosts that share rows have the same start
+        places = torch.tensor([turns[g] for g in guests]) * len(bank.x) + bank.starts[hosts]
+        found, back = torch.unique(places, return_inverse=True)
+        each = torch.bincount(found // len(bank.x))
+        lengths = torch.empty_like(found).index_copy_(0, back, sizes)
+        known[mark] = Visits(list(turns), each, found % len(bank.x), lengths), back
     return known[mark]
-
-
-@one_thread_each()
-def _found_visits(net: Ground, part: Part, edges: Tensor) -> tuple[Visits, Tensor]:
-    bank = net.banks[part]
-    guests, hosts = edges[:, 0].tolist(), edges[:, 1]
-    sizes = bank.sizes[hosts]
-    if not bool(sizes.all()):
-        empty = net.clients[int(hosts[sizes == 0][0])]
-        raise BadInput(f"client {empty.name!r} has no {part} samples to score on")
-    turns = {guest: turn for turn, guest in enumerate(dict.fromkeys(guests))}
-    # hosts that share rows have the same start
-    places = torch.tensor([turns[g] for g in guests]) * len(bank.x) + bank.starts[hosts]
-    found, back = torch.unique(places, return_inverse=True)
-    each = torch.bincount(found // len(bank.x))
-    lengths = torch.empty_like(found).index_copy_(0, back, sizes)
-    return Visits(list(turns), each, found % len(bank.x), lengths), back
 
 
 def _measured(
@@ -112,7 +108,9 @@ def _measured(
     names: list[str] = []
     for passed in _gathered(passes):
         with threads_for(sum(p.outputs.numel() for p in passed)):
-            some, outputs = _joined(passed)
+            some, outputs = passed[0]
+            if len(passed) > 1:
+                some, outputs = (torch.cat(parts) for parts in zip(*passed, strict=True))
             truth, groups = taken(y, visits.rows(some)).cpu(), Groups.of(visits.sizes[some])
             losses = learner.losses_in(outputs, truth, groups, apart(kernel, groups))
             figures = kernel.measure(learner.task, outputs, losses, truth, groups)
@@ -138,12 +136,8 @@ def _gathered(passes: Iterable[Passed]) -> Iterator[list[Passed]]:
         yield some
 
 
-def _joined(some: Sequence[Passed]) -> Passed:
-    return some[0] if len(some) == 1 else Passed(*(torch.cat(parts) for parts in zip(*some, strict=True)))
-
-
 @one_thread_each()
-def _terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor, Terms]:
+def _terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tensor, _Terms]:
     """Of edges to these hosts, which are the visits `back`: each host once, and what is added up for them.
 
     Edges that repeat are one term, with the sum of their shares.
@@ -152,13 +146,13 @@ def _terms_of(hosts: Tensor, back: Tensor, shares: Tensor | None) -> tuple[Tenso
     found, which = torch.unique(back * len(each) + at, return_inverse=True)
     visits, place = found // len(each), found % len(each)
     if shares is not None:
-        return each, Terms(visits, place, added(which, len(found), shares.cpu()))
+        return each, _Terms(visits, place, added(which, len(found), shares.cpu()))
     alike = 1 / torch.bincount(at).double()
-    return each, Terms(visits, place, torch.bincount(which) * alike[place])
+    return each, _Terms(visits, place, torch.bincount(which) * alike[place])
 
 
 def _averaged(
-    passes: Iterable[Passed], visits: Visits, terms: Terms, sizes: Tensor, classifies: bool
+    passes: Iterable[Passed], visits: Visits, terms: _Terms, sizes: Tensor, classifies: bool
 ) -> Sequence[Tensor]:
     """The sum of the terms of each host, which has so many rows: [row, ...].
 

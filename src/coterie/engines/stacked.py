@@ -11,7 +11,7 @@ cannot be seeded edge by edge: such models are refused, `pool` takes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -26,7 +26,7 @@ from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.kernel import Plan, Trainer
 from coterie.engines.bank import Bank
-from coterie.engines.base import ENGINES, Answers, Engine, Ground, Visit, memory_of
+from coterie.engines.base import ENGINES, Answers, Engine, Ground, Visit
 from coterie.engines.memory import budget_in_bytes
 from coterie.engines.replay import BatchedKernel, Stretch
 from coterie.engines.threads import threads_for
@@ -71,7 +71,8 @@ def _in_chunks(a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: 
     for first in range(0, len(order), a_chunk):
         some = order[first : first + a_chunk]
         index = torch.tensor(some)
-        chosen = visit._replace(edges=visit.edges[index], beside=_chosen_of(visit.beside, index))
+        beside = {n: tree.rows(b, index) if tree.count(b) > 1 else b for n, b in visit.beside.items()}
+        chosen = visit._replace(edges=visit.edges[index], beside=beside)
         done = lockstep(net, kernel, chosen, [plans[e] for e in some])
         if whole is None:
             whole = pytree.tree_map(lambda t: t.new_empty((len(order), *t.shape[1:])), done)
@@ -80,20 +81,19 @@ def _in_chunks(a_chunk: int, net: Ground, kernel: Trainer, visit: Visit, plans: 
     return answers
 
 
-def _chosen_of(beside: Mapping[str, Beliefs], index: Tensor) -> dict[str, Beliefs]:
-    """What some edges have beside them; one row for all stays one."""
-    return {name: tree.rows(b, index) if tree.count(b) > 1 else b for name, b in beside.items()}
-
-
 def lockstep(net: Ground, kernel: Trainer, visit: Visit, plans: Sequence[Plan]) -> Answers:
     """The replies of some edges, sorted by falling number of steps."""
     bank, n = net.banks["train"], len(plans)
     guests, hosts = visit.edges[:, 0], visit.edges[:, 1]
-    whole, marks = _stretch_of(bank, plans, hosts), _marks_of(plans)
+    whole, planned = _stretch_of(bank, plans, hosts), [p.marks for p in plans if p.marks is not None]
+    marks: list[list[bool]] = _padded(planned, False).T.tolist() if planned else []  # [step][edge]
     batched = BatchedKernel(kernel, net.learner)
     beside = {k: {m: t.expand(n, *t.shape[1:]) for m, t in b.items()} for k, b in visit.beside.items()}
-    carry = batched.start(tree.rows(visit.beliefs, guests), memory_of(kernel, visit.memory, hosts), beside)
-    for first, last in pairwise(_cuts(len(whole.active), marks)):
+    memory = tree.rows(visit.memory, hosts if kernel.keeps else torch.zeros_like(hosts))  # else one for all
+    carry = batched.start(tree.rows(visit.beliefs, guests), memory, beside)
+    # stretches of steps end at marks, and often enough to be ended between two
+    marked, steps = (s + 1 for s, some in enumerate(marks) if any(some)), len(whole.active)
+    for first, last in pairwise(sorted({0, steps, *range(0, steps, STRETCH), *marked})):
         net.learner.watch.check()
         carry = batched.steps(carry, whole.between(first, last))
         if marks and any(marks[last - 1]):
@@ -114,18 +114,6 @@ def _stretch_of(bank: Bank, plans: Sequence[Plan], hosts: Tensor) -> Stretch:
     lengths = [len(p) for p in plans]
     active = [sum(n > s for n in lengths) for s in range(lengths[0])]
     return Stretch(samples.x, samples.y, index, weights, rates, seeds, active)
-
-
-def _cuts(steps: int, marks: Sequence[Sequence[bool]]) -> list[int]:
-    """Where stretches of steps begin and end: at marks, and often enough to be ended between two."""
-    marked = (s + 1 for s, some in enumerate(marks) if any(some))
-    return sorted({0, steps, *range(0, steps, STRETCH), *marked})
-
-
-def _marks_of(plans: Sequence[Plan]) -> list[list[bool]]:
-    """[step][edge] who is marked; nothing if no plan has marks."""
-    marks = [p.marks for p in plans if p.marks is not None]
-    return _padded(marks, False).T.tolist() if marks else []
 
 
 def _padded(tensors: Sequence[Tensor], filler: float) -> Tensor:

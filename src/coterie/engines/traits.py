@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from torch.func import functional_call, vmap
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
 from coterie.core.client import Samples
-from coterie.core.devices import generator_state, seeded
+from coterie.core.devices import seeded
 from coterie.core.errors import Refused
 from coterie.core.learner import Batch, Learner, dropout_of
 
@@ -37,27 +38,21 @@ _known: weakref.WeakKeyDictionary[Learner, Traits] = weakref.WeakKeyDictionary()
 def traits_of(learner: Learner, beliefs: Beliefs, data: Samples) -> Traits:
     """Found out once for each learner."""
     if learner not in _known:
-        belief = tree.row(beliefs, 0)
-        layers = list(learner.training.modules())
-        draws = _draws_by_itself(learner, belief, data)
+        belief, device, layers = tree.row(beliefs, 0), data.x.device, list(learner.training.modules())
+        generators: Any = torch if device.type == "cpu" else torch.get_device_module(device)
+        with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
+            before = generators.get_rng_state()
+            tensors = {name: t.clone() for name, t in belief.items()}
+            for module in (learner.training, learner.scoring):
+                functional_call(module, tensors, (_rows(data).x,))
+            learner.drawn(_batch_of_ones(_rows(data)), torch.tensor(1, device=device))
+            draws = not torch.equal(before, generators.get_rng_state())
         _known[learner] = Traits(
             draws=draws,
             lockless=_why_not_in_lockstep(learner, belief, data, draws),
             convolves=any(isinstance(layer, nn.modules.conv._ConvNd) for layer in layers),
         )
     return _known[learner]
-
-
-def _draws_by_itself(learner: Learner, belief: Belief, data: Samples) -> bool:
-    """Whether a forward pass moves torch's own generator, dropout being taken care of."""
-    device = data.x.device
-    with seeded(1, device), torch.no_grad(), dropout_of(learner, torch.tensor(1, device=device)):
-        before = generator_state(device)
-        tensors = {name: t.clone() for name, t in belief.items()}
-        for module in (learner.training, learner.scoring):
-            functional_call(module, tensors, (_rows(data).x,))
-        learner.drawn(_batch_of_ones(_rows(data)), torch.tensor(1, device=device))
-        return not torch.equal(before, generator_state(device))
 
 
 def _why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws: bool) -> str:
@@ -79,16 +74,12 @@ def _why_not_in_lockstep(learner: Learner, belief: Belief, data: Samples, draws:
         raise
     except Exception as error:  # whatever a module may do that has no batched form
         return f"operations that have no batched form ({(str(error).splitlines() or [''])[0][:80]})"
-    if not _same_beside_padding(learner, few):
+    # whether a transform does to rows what it does to them without the padding behind them
+    fewer = Samples(few.x[: ROWS // 2], few.y[: ROWS // 2])
+    whole, part = (learner.drawn(_batch_of_ones(rows), seeds[0]).x for rows in (few, fewer))
+    if not torch.allclose(whole[: len(part)], part):
         return "a transform that draws other numbers when more rows are in a batch"
     return ""
-
-
-def _same_beside_padding(learner: Learner, few: Samples) -> bool:
-    """Whether a transform does to rows what it does to them without the padding behind them."""
-    fewer, seed = Samples(few.x[: ROWS // 2], few.y[: ROWS // 2]), torch.tensor(1, device=few.x.device)
-    whole, part = (learner.drawn(_batch_of_ones(rows), seed).x for rows in (few, fewer))
-    return torch.allclose(whole[: len(part)], part)
 
 
 def _batch_of_ones(rows: Samples) -> Batch:

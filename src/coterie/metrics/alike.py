@@ -21,6 +21,7 @@ the site's own quantile function, a straight line between its 19 points, at such
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -38,37 +39,34 @@ def pooled_deviation(quantiles: Tensor, sizes: Tensor) -> Tensor:
 
 def column_terms(quantiles: Tensor, deviation: Tensor) -> Tensor:
     """t_ijc: [site, site, column]."""
-    sites, columns, levels = quantiles.shape
-    total = quantiles.new_zeros(sites, sites, columns)
-    for k in range(levels):
-        one = quantiles[..., k]
-        total += (one.unsqueeze(1) - one.unsqueeze(0)).abs()
-    return total / levels / deviation
+    return _over_levels(quantiles, lambda one, other: (one - other).abs()) / quantiles.shape[2] / deviation
 
 
 def by_chance(variance: Tensor, deviation: Tensor) -> Tensor:
     """What t_ijc is expected to be between two samples of the same rows: [site, site, column]."""
-    sites, columns, levels = variance.shape
-    total = variance.new_zeros(sites, sites, columns)
+    total = _over_levels(variance, lambda one, other: (one + other).sqrt())
+    return math.sqrt(2 / math.pi) * total / variance.shape[2] / deviation
+
+
+def _over_levels(values: Tensor, of_pair: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The sum over levels of a function of two sites' values [site, column, level]: [site, site, column]."""
+    sites, columns, levels = values.shape
+    total = values.new_zeros(sites, sites, columns)
     for k in range(levels):
-        one = variance[..., k]
-        total += (one.unsqueeze(1) + one.unsqueeze(0)).sqrt()
-    return math.sqrt(2 / math.pi) * total / levels / deviation
+        total += of_pair(values[..., k].unsqueeze(1), values[..., k].unsqueeze(0))
+    return total
 
 
 def sampling_variance(quantiles: Tensor, sizes: Tensor) -> Tensor:
     """v_ick [site, column, level] of sites with so many rows."""
-    return torch.stack([_of_one(q, int(n)) for q, n in zip(quantiles, sizes.tolist(), strict=True)])
-
-
-def _of_one(quantiles: Tensor, rows: int) -> Tensor:
     from scipy.special import betaincinv  # only here: it takes a while to import
 
-    levels = _levels_of(quantiles)
-    place = levels * (rows - 1) + 1
-    even = (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
-    drawn = betaincinv(place.unsqueeze(1).numpy(), (rows + 1 - place).unsqueeze(1).numpy(), even.numpy())
-    return quantile_function(quantiles, torch.as_tensor(drawn)).var(dim=-1, correction=0)
+    found, even = [], (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
+    for own, rows in zip(quantiles, sizes.tolist(), strict=True):
+        place = (_levels_of(own) * (int(rows) - 1) + 1).unsqueeze(1)
+        drawn = betaincinv(place.numpy(), (int(rows) + 1 - place).numpy(), even.numpy())
+        found.append(quantile_function(own, torch.as_tensor(drawn)).var(dim=-1, correction=0))
+    return torch.stack(found)
 
 
 def _levels_of(quantiles: Tensor) -> Tensor:

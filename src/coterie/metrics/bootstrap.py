@@ -16,7 +16,7 @@ none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -57,26 +57,20 @@ def differences(
     """[draw, client] how far our figure lies above theirs, the mean over runs.
 
     Values are [run, row], the same rows in all runs, `sizes` [client] of them, two of each at least: the
-    spread of one row is not known.
+    spread of one row is not known. Where a figure is the plain mean, rows are averaged over runs first.
     """
-    return np.concatenate(list(_drawn(ours, theirs, sizes, figure, rng)))
-
-
-def _drawn(
-    ours: np.ndarray, theirs: np.ndarray, sizes: np.ndarray, figure: Figure, rng: np.random.Generator
-) -> Iterator[np.ndarray]:
-    """Some draws at a time. Where a figure is the plain mean, rows are averaged over runs first."""
     of_mean = figure.of_mean
     sides = [ours, theirs] if of_mean else [(ours - theirs).mean(axis=0, keepdims=True)]
     taken = sizes - 1
     first, each = np.repeat(np.cumsum(sizes) - sizes, taken), np.repeat(sizes, taken)
     starts = np.cumsum(taken) - taken
-    step = max(1, AT_ONCE // (len(first) * len(sides[0])))
+    step, found = max(1, AT_ONCE // (len(first) * len(sides[0]))), []
     for begun in range(0, DRAWS, step):
         shape = (min(step, DRAWS - begun), len(first))
         rows = first + (rng.random(shape) * each).astype(np.int64)
         means = [np.add.reduceat(side[:, rows], starts, axis=2) / taken for side in sides]
-        yield (of_mean(means[0]) - of_mean(means[1]) if of_mean else means[0]).mean(axis=0)
+        found.append((of_mean(means[0]) - of_mean(means[1]) if of_mean else means[0]).mean(axis=0))
+    return np.concatenate(found)
 
 
 def bounds(draws: np.ndarray, level: float = 0.95) -> np.ndarray:

@@ -58,6 +58,18 @@ class Tally(NamedTuple):
         """conf (or the mean entropy), NaN where there is no sample."""
         return self.total / self.samples
 
+    @property
+    def ece(self) -> Tensor:
+        """Σ_m |B_m|/n · |acc(B_m) - conf(B_m)|, as Σ_m |Σ_{B_m} right - Σ_{B_m} conf| / n: [...]"""
+        return (self.right - self.total).abs().sum(dim=-1) / self.samples.sum(dim=-1)
+
+    @property
+    def mce(self) -> Tensor:
+        """max_m |acc(B_m) - conf(B_m)|: [...]"""
+        gaps = (self.accuracy - self.mean).abs()
+        worst = torch.where(self.samples > 0, gaps, 0.0).amax(dim=-1)
+        return torch.where(self.samples.sum(dim=-1) > 0, worst, math.nan)
+
     def pooled(self) -> Tally:
         """Those of all clients as one: [bin]."""
         return Tally(*(t.unsqueeze(0).flatten(0, -2).sum(dim=0) for t in self))
@@ -155,26 +167,16 @@ def calibration(
     confidence, or of the probability of the positive one of two classes, are joined with the next until they
     have, and what is joined is in one bin of each kind. With `positive` None nothing is counted by class.
     """
-    p = probabilities(logits)
+    p, groups = probabilities(logits), whole(groups, y)
     positive = positive if p.shape[1] == 2 else None
-    if least > 1:
-        return _joined_calibration(p, y, whole(groups, y), least, positive)
-    return Calibration(
-        reliability(p, y, groups=groups),
-        by_entropy(p, y, groups=groups),
-        abstention(p, y, groups=groups),
-        _without_bins(whole(groups, y))
-        if positive is None
-        else called_positive(p, y, positive, groups=groups),
-    )
-
-
-def _joined_calibration(
-    p: Tensor, y: Tensor, groups: Groups, least: int, positive: int | None
-) -> Calibration:
-    """One way to join samples for all kinds, whichever class is positive: two of them would tell by their
-    difference of few samples.
-    """
+    by_class = Tally(*(t.expand(len(groups.sizes), 0) for t in NO_TALLY))
+    if least <= 1:
+        if positive is not None:
+            by_class = called_positive(p, y, positive, groups=groups)
+        kinds = reliability(p, y, groups=groups), by_entropy(p, y, groups=groups)
+        return Calibration(*kinds, abstention(p, y, groups=groups), by_class)
+    # one way to join samples for all kinds, whichever class is positive: two of them would tell by their
+    # difference of few samples
     confidence, h, right = p.amax(dim=1), entropy(p), hits(p, y)
     bins = _bins_of(confidence, BINS) if positive is None else _bins_of(p[:, 1], THRESHOLDS)
     cells = _joined_bins(bins, groups, least)
@@ -185,21 +187,16 @@ def _joined_calibration(
         """Of each sample's cell, the mean."""
         return (torch.zeros_like(many).index_add_(0, cells, values) / many)[cells]
 
+    if positive is not None:
+        own, of_class = p[:, positive], (y == positive).double()
+        by_class = _from_each_on(middle(own), own, of_class, groups, THRESHOLDS)
     share = h / math.log(p.shape[1]) if p.shape[1] > 1 else h
-    kinds = (
+    return Calibration(
         tally(middle(confidence), confidence, right, groups),
         tally(middle(share), h, right, groups),
         _from_each_on(middle(confidence), confidence, right, groups, STEPS),
+        by_class,
     )
-    if positive is None:
-        return Calibration(*kinds, _without_bins(groups))
-    own, of_class = p[:, positive], (y == positive).double()
-    return Calibration(*kinds, _from_each_on(middle(own), own, of_class, groups, THRESHOLDS))
-
-
-def _without_bins(groups: Groups) -> Tally:
-    """Of groups of which nothing is counted: [group, 0]."""
-    return Tally(*(t.expand(len(groups.sizes), 0) for t in NO_TALLY))
 
 
 def _joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:
@@ -224,25 +221,11 @@ def _joined_bins(which: Tensor, groups: Groups, least: int) -> Tensor:
 
 
 def ece(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tensor:
-    """Σ_m |B_m|/n · |acc(B_m) - conf(B_m)|: [group]"""
-    return ece_of(reliability(p, y, bins, groups))
+    return reliability(p, y, bins, groups).ece
 
 
 def mce(p: Tensor, y: Tensor, bins: int = BINS, groups: Groups | None = None) -> Tensor:
-    """max_m |acc(B_m) - conf(B_m)|: [group]"""
-    return mce_of(reliability(p, y, bins, groups))
-
-
-def ece_of(tally: Tally) -> Tensor:
-    """The same from a tally [..., bin], as Σ_m |Σ_{B_m} right - Σ_{B_m} conf| / n."""
-    return (tally.right - tally.total).abs().sum(dim=-1) / tally.samples.sum(dim=-1)
-
-
-def mce_of(tally: Tally) -> Tensor:
-    """The same from a tally [..., bin]."""
-    gaps = (tally.accuracy - tally.mean).abs()
-    worst = torch.where(tally.samples > 0, gaps, 0.0).amax(dim=-1)
-    return torch.where(tally.samples.sum(dim=-1) > 0, worst, math.nan)
+    return reliability(p, y, bins, groups).mce
 
 
 def brier(p: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:

@@ -28,14 +28,14 @@ FEWEST = 4  # draws of a chain: two in each half, for a variance
 
 def split_r_hat(draws: Tensor) -> Tensor:
     """R̂ of each quantity."""
-    within, pooled = variances(halves(draws))
+    within, pooled = _variances(halves(draws))
     return (pooled / within).sqrt()
 
 
 def effective_size(draws: Tensor) -> Tensor:
     """ESS of each quantity."""
     split = halves(draws)
-    within, pooled = variances(split)
+    within, pooled = _variances(split)
     total = split.shape[0] * split.shape[1]
     rho = 1 - (within - autocovariance(split)) / pooled
     rho[0] = 1
@@ -56,7 +56,7 @@ def halves(draws: Tensor) -> Tensor:
     return torch.cat([draws[:, :half], draws[:, n - half :]]).double()
 
 
-def variances(chains: Tensor) -> tuple[Tensor, Tensor]:
+def _variances(chains: Tensor) -> tuple[Tensor, Tensor]:
     """W and var⁺."""
     n = chains.shape[1]
     within = chains.var(dim=1).mean(dim=0)

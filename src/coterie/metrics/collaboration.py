@@ -25,7 +25,7 @@ from coterie.core.errors import BadInput
 CHUNK = 2**20  # numbers of models looked at at once
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """Precision and recall of chosen neighbours, [client] each, and the means of those known."""
 
     precision: Tensor
@@ -34,7 +34,7 @@ class Found(NamedTuple):
     mean_recall: float
 
 
-def neighbours_found(weights: Tensor, clusters: Sequence[int | None]) -> Found:
+def neighbours_found(weights: Tensor, clusters: Sequence[int | None]) -> _Found:
     """Precision and recall of those with a weight above 0; in several rounds, give the sum of the weights."""
     n = len(clusters)
     if weights.shape != (n, n):
@@ -47,7 +47,7 @@ def neighbours_found(weights: Tensor, clusters: Sequence[int | None]) -> Found:
     right = (chosen & kin).sum(dim=1).double()
     # 0 / 0 is NaN: nothing to say
     precision, recall = right / chosen.sum(dim=1), right / kin.sum(dim=1)
-    return Found(precision, recall, _mean_of_known(precision), _mean_of_known(recall))
+    return _Found(precision, recall, _mean_of_known(precision), _mean_of_known(recall))
 
 
 def _mean_of_known(values: Tensor) -> float:
@@ -61,23 +61,17 @@ def drifts(beliefs: Beliefs, of: Tensor, names: Iterable[str]) -> Tensor:
 
     Two passes over the models, some rows at a time: never all pairs, and no second copy of them all.
     """
-    apart, mine = torch.full((len(of),), math.nan, dtype=torch.float64), of >= 0
-    apart[mine] = _drifts(beliefs, of[mine], names)
-    return apart
-
-
-def _drifts(beliefs: Beliefs, of: Tensor, names: Iterable[str]) -> Tensor:
-    """The same where everybody has a model."""
-    rows, place, owners = torch.unique(of, return_inverse=True, return_counts=True)
+    found, mine = torch.full((len(of),), math.nan, dtype=torch.float64), of >= 0
+    rows, place, owners = torch.unique(of[mine], return_inverse=True, return_counts=True)
     if len(rows) <= 1:
-        return torch.zeros(len(of), dtype=torch.float64)
+        found[mine] = 0.0
+        return found
     flat = [beliefs[name].flatten(1) for name in names]
-    if (
-        sum(t.numel() for t in flat) <= CHUNK
-    ):  # small models: all at once, as each call costs more than its sums
+    if sum(t.numel() for t in flat) <= CHUNK:  # small models at once: each call costs more than its sums
         flat = [torch.cat(flat, dim=1)]
     squares = torch.stack([_from_mean(t, rows.to(t.device), owners) for t in flat])
-    return squares.sum(dim=0).sqrt()[place]
+    found[mine] = squares.sum(dim=0).sqrt()[place]
+    return found
 
 
 def _from_mean(flat: Tensor, rows: Tensor, owners: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class Layer:
         return (self.weights.double() - self.start.double()).flatten(1)
 
 
-class LayerMetric(Protocol):
+class _LayerMetric(Protocol):
     """`memory` [client] is what `score` returned for the same layer the last time, NaN before the first.
 
     A metric may also say of itself, both False unless it does:
@@ -78,7 +78,7 @@ class LayerMetric(Protocol):
         ...
 
 
-LAYER_METRICS: Registry[LayerMetric] = Registry("layer metric")
+LAYER_METRICS: Registry[_LayerMetric] = Registry("layer metric")
 Rule = Callable[[Layer], Tensor]
 
 
@@ -96,7 +96,7 @@ def layer_metric(name: str, signed: bool = False, wants: bool = False) -> Callab
     return keep
 
 
-def chained(names: str) -> dict[str, LayerMetric]:
+def chained(names: str) -> dict[str, _LayerMetric]:
     """Metrics by name, from `a*b`."""
     each = [name.strip() for name in names.split("*")]
     if len(set(each)) < len(each):
@@ -104,12 +104,12 @@ def chained(names: str) -> dict[str, LayerMetric]:
     return {name: LAYER_METRICS.make(name) for name in each}
 
 
-def wants(metrics: Mapping[str, LayerMetric]) -> bool:
+def wants(metrics: Mapping[str, _LayerMetric]) -> bool:
     """Whether any of them needs losses on validation data."""
     return any(getattr(metric, "wants", False) for metric in metrics.values())
 
 
-def asked(name: str, metric: LayerMetric, layer: Layer, memory: Tensor) -> tuple[Tensor, Tensor]:
+def asked(name: str, metric: _LayerMetric, layer: Layer, memory: Tensor) -> tuple[Tensor, Tensor]:
     """What a metric says of a layer, scores and memory as they should be, or a refusal that names both."""
     where, clients = f"layer metric {name!r}, layer {layer.name!r}", len(layer.weights)
     answer = metric.score(layer, memory)
@@ -135,7 +135,7 @@ def asked(name: str, metric: LayerMetric, layer: Layer, memory: Tensor) -> tuple
 
 
 @layer_metric("stable-rank")
-def evenness(layer: Layer) -> Tensor:
+def _evenness(layer: Layer) -> Tensor:
     """(7): how evenly a layer uses the directions it has, from 0 to 1."""
     return stable_ranks(layer.weights, layer.raw)
 
@@ -155,21 +155,21 @@ class KnowledgeGain:
 
 
 @layer_metric("uniqueness")
-def unlike_others(layer: Layer) -> Tensor:
+def _unlike_others(layer: Layer) -> Tensor:
     """(10): how little a layer's low-rank part points where the others' do."""
     parts = [m if layer.raw else _in_pieces(low_rank.low_rank_parts, m) for m in unfoldings(layer.weights)]
     return torch.stack([uniqueness(similarities(p.flatten(1))) for p in parts]).mean(dim=0)
 
 
 @layer_metric("update-norm")
-def update_norm(layer: Layer) -> Tensor:
+def _update_norm(layer: Layer) -> Tensor:
     """How far a client moved the layer: ‖W_i - W‖."""
     lengths: Tensor = layer.updates.norm(dim=1)
     return lengths
 
 
 @layer_metric("gradient-alignment", signed=True)
-def gradient_alignment(layer: Layer) -> Tensor:
+def _gradient_alignment(layer: Layer) -> Tensor:
     """The cosine between a client's update and the mean of all; 0 where one of them is 0."""
     moved, mean = layer.updates, layer.updates.mean(dim=0)
     lengths = moved.norm(dim=1) * mean.norm()
@@ -177,13 +177,13 @@ def gradient_alignment(layer: Layer) -> Tensor:
 
 
 @layer_metric("validation-loss", wants=True)
-def low_loss(layer: Layer) -> Tensor:
+def _low_loss(layer: Layer) -> Tensor:
     """1 / (1 + a client's loss on its own validation data), the same for all layers."""
     return 1 / (1 + layer.losses)
 
 
 @layer_metric("constant")
-def constant(layer: Layer) -> Tensor:
+def _constant(layer: Layer) -> Tensor:
     """1 for everybody: federated averaging."""
     return torch.ones(len(layer.weights), dtype=torch.float64)
 

@@ -41,7 +41,7 @@ STEPS = 200  # of Newton; near a double root each only halves the distance
 CELLS = 2**22  # numbers looked at at once in the search for the noise
 
 
-class LowRank(NamedTuple):
+class _LowRank(NamedTuple):
     """The kept part U diag(S) Vᵀ: U [row, rank], S [rank] falling, V [column, rank]; the noise."""
 
     U: Tensor
@@ -50,14 +50,14 @@ class LowRank(NamedTuple):
     noise: float
 
 
-class Spectra(NamedTuple):
+class _Spectra(NamedTuple):
     """Of many: shrunk singular values [matrix, min(rows, columns)], 0 where not kept; noise [matrix]."""
 
     S: Tensor
     noise: Tensor
 
 
-def factorise(matrix: Tensor) -> LowRank:
+def factorise(matrix: Tensor) -> _LowRank:
     """The low-rank part of one matrix [row, column] and the variance of its noise."""
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise BadInput(f"a tensor of shape {list(matrix.shape)} is no matrix: give [row, column]")
@@ -66,15 +66,15 @@ def factorise(matrix: Tensor) -> LowRank:
     kept = shrink(S.square().unsqueeze(0), max(matrix.shape))
     rank = int((kept.S[0] > 0).sum())
     one = float(scale)
-    return LowRank(U[:, :rank], one * kept.S[0, :rank], Vh[:rank].mT, one * one * float(kept.noise))
+    return _LowRank(U[:, :rank], one * kept.S[0, :rank], Vh[:rank].mT, one * one * float(kept.noise))
 
 
-def spectra(matrices: Tensor) -> Spectra:
+def spectra(matrices: Tensor) -> _Spectra:
     """The same of many matrices [matrix, row, column], without their singular vectors."""
     unit, scale = _scaled(matrices)
     squares = torch.linalg.eigvalsh(_grams(unit)).flip(-1)
     kept = shrink(squares, max(matrices.shape[1:]))
-    return Spectra(scale.unsqueeze(1) * kept.S, scale.square() * kept.noise)
+    return _Spectra(scale.unsqueeze(1) * kept.S, scale.square() * kept.noise)
 
 
 def low_rank_parts(matrices: Tensor) -> Tensor:
@@ -94,33 +94,25 @@ def singular_values(matrices: Tensor) -> Tensor:
     return scale.unsqueeze(1) * _cleaned(squares, max(matrices.shape[1:])).sqrt()
 
 
-def shrink(squares: Tensor, columns: int) -> Spectra:
+def shrink(squares: Tensor, columns: int) -> _Spectra:
     """From squared singular values [matrix, L], falling, and M: what is kept, shrunk, and the noise."""
     squares = _cleaned(squares, columns)
     rows = squares.shape[1]
-    u = precision(squares, columns)
+    # u = 1/σ² [matrix] at the minimum of the free energy; infinite for a matrix without noise
+    most, u = most_kept(rows, columns), torch.full((len(squares),), math.inf, dtype=torch.float64)
+    for some in torch.split((squares[:, most] > 0).nonzero().flatten(), max(1, CELLS // (most + 1) ** 2)):
+        u[some] = _least_energy(squares[some], columns, most)
     ratio, threshold = rows / columns, threshold_of(rows, columns)
     exact = u.isinf().unsqueeze(1)
     x = squares * torch.where(exact, 0.0, u.unsqueeze(1)) / columns
     # at most H are kept by the choice of u, but for ties at the threshold, which the order decides
-    kept = (x > threshold) & (torch.arange(rows) < most_kept(rows, columns))
+    kept = (x > threshold) & (torch.arange(rows) < most)
     shrunk = squares.sqrt() * torch.where(kept, tau(x, ratio) / x.clamp(min=1), 0.0)
-    return Spectra(torch.where(exact, squares.sqrt(), shrunk), 1 / u)
+    return _Spectra(torch.where(exact, squares.sqrt(), shrunk), 1 / u)
 
 
-def precision(squares: Tensor, columns: int) -> Tensor:
-    """u = 1/σ² [matrix] at the minimum of the free energy; infinite for a matrix without noise."""
-    rows = squares.shape[1]
-    most = most_kept(rows, columns)
-    found = torch.full((len(squares),), math.inf, dtype=torch.float64)
-    noisy = (squares[:, most] > 0).nonzero().flatten()
-    for some in torch.split(noisy, max(1, CELLS // (most + 1) ** 2)):
-        found[some] = _precision(squares[some], columns, most)
-    return found
-
-
-def _precision(squares: Tensor, columns: int, most: int) -> Tensor:
-    """The same for matrices with noise: candidates (matrix i, kept values k), then the best of each."""
+def _least_energy(squares: Tensor, columns: int, most: int) -> Tensor:
+    """u of matrices with noise: candidates (matrix i, kept values k), then the best of each."""
     rows = squares.shape[1]
     ratio, threshold = rows / columns, threshold_of(rows, columns)
     scaled = squares / columns

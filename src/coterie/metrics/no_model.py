@@ -23,17 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 CONSTANT = {"auc": 0.5, "concordance": 0.5, "r2": 0.0}
-
-
-def entropy(shares: np.ndarray) -> float:
-    some = shares[shares > 0]
-    return float(-(some * np.log(some)).sum())
-
-
 OF_SHARES: Mapping[str, Callable[[np.ndarray], float]] = {
     "accuracy": lambda s: float(s.max()),
     "balanced_accuracy": lambda s: 1 / int((s > 0).sum()),
-    "nll": entropy,
+    "nll": lambda s: float(-(s[s > 0] * np.log(s[s > 0])).sum()),
     "brier": lambda s: float(1 - (s * s).sum()),
 }
 

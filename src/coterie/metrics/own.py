@@ -7,28 +7,38 @@ A metric's `predicted` are probabilities [n, class], the predictions [n] of a re
 risks [n] of a survival, whose y is negative where the event was not seen. A loss is of each
 row by itself: rows of many clients are computed side by side, and short batches are filled up with rows that
 count nothing.
+
+    transform(x [n, ...]) -> [n, ...]          in operations of torch, each row by itself
+
+A transform is what training batches go through at each step, and no other rows. It is drawn anew for each
+batch, so each epoch sees other numbers. What it draws comes from the run's seed (`core/draws.py`). Rows must
+not touch each other: a row that is hidden by noise must not be in another's gradient.
 """
 
 from __future__ import annotations
 
 import copy
 import numbers
+import random
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from coterie.core.client import Client, Samples, Task
+from coterie.core.devices import seeded
+from coterie.core.draws import SeededDraws
 from coterie.core.errors import BadInput
 from coterie.core.learner import Loss
 from coterie.metrics.calibration import probabilities
 from coterie.metrics.table import COLLABORATION, METRICS
-from coterie.metrics.transform import Transform, check_transform
 
-ROWS = 4  # that a loss is tried on
+Transform = Callable[[Tensor], Tensor]
+ROWS = 4  # that a loss and a transform are tried on
 NAME = re.compile(r"[^\W\d][\w -]{0,39}")
 USUAL: dict[Task, tuple[str, str]] = {
     "classification": ("the cross-entropy", "accuracy, NLL and calibration"),
@@ -121,16 +131,13 @@ class Own:
                 _check_loss(self.loss, _outputs_of(scoring, rows.x), rows.y)
             if self.transform is not None:
                 for client in clients:
-                    check_transform(self.transform, client.train.x, _name_of(self.transform))
+                    _check_transform(self.transform, client.train.x, _name_of(self.transform))
             for client in clients if self.metrics else ():
-                self._try_metrics(scoring, client)
-
-    def _try_metrics(self, model: nn.Module, client: Client) -> None:
-        part = "test" if len(client.test) else "train"
-        rows: Samples = getattr(client, part)
-        seen = predicted(client.task, _outputs_of(model, rows.x))
-        for metric in self.metrics:
-            metric.of(seen, rows.y, f"the {len(rows)} {part} rows of client {client.name!r}")
+                part = "test" if len(client.test) else "train"
+                rows = getattr(client, part)
+                seen = predicted(client.task, _outputs_of(scoring, rows.x))
+                for metric in self.metrics:
+                    metric.of(seen, rows.y, f"the {len(rows)} {part} rows of client {client.name!r}")
 
 
 NOTHING = Own()
@@ -181,7 +188,10 @@ def _check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
             f"{whose} gave {_described(values)} for outputs {list(outputs.shape)} and y [{n}]: it must give "
             f"one number for each row, [{n}]; losses of torch do with reduction='none'"
         )
-    if not values.requires_grad or not _depends(values, outputs):
+    slope = None
+    if values.requires_grad:
+        (slope,) = torch.autograd.grad(values.sum(), [outputs], allow_unused=True, retain_graph=True)
+    if slope is None:
         raise BadInput(
             f"{whose} has no gradient: work on outputs with operations of torch alone, without .item(), "
             ".detach(), argmax or numpy"
@@ -198,10 +208,52 @@ def _check_loss(loss: Loss, outputs: Tensor, y: Tensor) -> None:
         )
 
 
-def _depends(values: Tensor, outputs: Tensor) -> bool:
-    """Whether any gradient comes back."""
-    (found,) = torch.autograd.grad(values.sum(), [outputs], allow_unused=True, retain_graph=True)
-    return found is not None
+def _changed(transform: Transform, x: Tensor, seed: int) -> Any:
+    """What it makes of rows, from one seed; they themselves stay as they are."""
+    with torch.no_grad(), seeded(seed, x.device), SeededDraws(torch.tensor(seed, device=x.device)):
+        return transform(x.clone())
+
+
+def _check_transform(transform: Transform, x: Tensor, called: str) -> None:
+    """Refuses what training would stumble over, or be wrong with."""
+    few = x[torch.arange(ROWS, device=x.device) % len(x)]
+    whose = f"transform {called!r}"
+    kept = random.getstate(), np.random.get_state()
+    try:
+        made = _changed(transform, few, 1)
+        if not isinstance(made, Tensor) or made.shape != few.shape or made.dtype != few.dtype:
+            found = f"{list(made.shape)} of {made.dtype}" if isinstance(made, Tensor) else type(made).__name__
+            raise BadInput(
+                f"{whose} gave {found} for x {list(few.shape)} of {few.dtype}: it must give as many rows of "
+                "the same shape and kind"
+            )
+        if not bool(torch.isfinite(made).all()):
+            raise BadInput(f"{whose} made numbers of rows that are not finite: keep them finite")
+        if not torch.equal(made, _changed(transform, few, 1)):
+            raise BadInput(
+                f"{whose} gives other numbers when it is repeated from one seed, so no run could be: draw "
+                "with torch.rand, torch.randn and their kin alone"
+            )
+        by_row = getattr(transform, "after", transform)  # what reads a dataset anew knows its own rows alone
+        if by_row is None:
+            return
+        other, made = few.clone(), _changed(by_row, few, 1)
+        other[0] = few[0] + torch.linspace(0.5, 1.5, few[0].numel(), device=x.device).view_as(few[0]).to(few)
+        if not torch.equal(_changed(by_row, other, 1)[1:], made[1:]):
+            raise BadInput(
+                f"{whose} gives a row other numbers when another row changes: work on each row by itself"
+            )
+    except BadInput:
+        raise
+    except Exception as error:  # whatever a function of one's own may raise
+        said = (str(error).splitlines() or [""])[0][:120]
+        raise BadInput(
+            f"{whose} failed on x {list(few.shape)} ({type(error).__name__}: {said}): it must give x as "
+            f"changed, {list(few.shape)}"
+        ) from None
+    finally:
+        random.setstate(kept[0])
+        np.random.set_state(kept[1])
 
 
 def predicted(task: Task, outputs: Tensor) -> Tensor:

@@ -169,18 +169,14 @@ def settled(
     found = chosen(p, y, fold, source) if np.isfinite(p).all() else "its model gives no finite number"
     if isinstance(found, str):
         return Recalibrated(why=found)
-    return Recalibrated(found, test={} if tested is None else _on_test(found, *tested))
-
-
-def _on_test(found: Recalibration, p: np.ndarray, y: np.ndarray) -> Figures:
-    """{figure: before, after} of test rows."""
-    if not len(y):
-        return {}
-    labels = torch.from_numpy(np.asarray(y, dtype=np.int64))
-    both = [torch.from_numpy(np.asarray(some, dtype=np.float64)) for some in (p, found.of_probabilities(p))]
+    if tested is None or not len(tested[1]):
+        return Recalibrated(found)
+    before, labels = tested[0], torch.from_numpy(np.asarray(tested[1], dtype=np.int64))
+    sides = (before, found.of_probabilities(before))
+    both = [torch.from_numpy(np.asarray(some, dtype=np.float64)) for some in sides]
     figures = {
         "nll": [float(normalised_nll(logits_of(q), labels)) for q in both],
         "brier": [float(brier(q, labels)) for q in both],
         "ece": [float(ece(q, labels)) for q in both],
     }
-    return {name: (before, after) for name, (before, after) in figures.items()}
+    return Recalibrated(found, test={name: (was, now) for name, (was, now) in figures.items()})

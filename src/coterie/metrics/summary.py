@@ -55,7 +55,7 @@ class Interval(NamedTuple):
         return min(known[0], default=math.nan), max(known[1], default=math.nan)
 
 
-class Intervals(NamedTuple):
+class _Intervals(NamedTuple):
     """Many of them: [row] each."""
 
     mean: np.ndarray
@@ -69,7 +69,7 @@ def interval(values: Sequence[float] | np.ndarray, level: float = 0.95, overlap:
     return Interval(float(mean[0]), float(half[0]), int(seeds[0]))
 
 
-def intervals(values: np.ndarray, level: float = 0.95, overlap: float | np.ndarray = 0.0) -> Intervals:
+def intervals(values: np.ndarray, level: float = 0.95, overlap: float | np.ndarray = 0.0) -> _Intervals:
     """The same of every row of [row, seed]; NaN is a seed that is not there. `overlap` is one, or [row]."""
     known = ~np.isnan(values)
     seeds, mean = known.sum(axis=1), means_of_known(values)
@@ -77,10 +77,10 @@ def intervals(values: np.ndarray, level: float = 0.95, overlap: float | np.ndarr
     with np.errstate(divide="ignore", invalid="ignore"):  # one seed has no spread
         apart = np.where(known, values - mean[:, None], 0.0)
         deviation = np.sqrt((apart * apart).sum(axis=1) / (seeds - 1))
-        return Intervals(mean, factors[seeds] * deviation * np.sqrt(1 / seeds + overlap), seeds)
+        return _Intervals(mean, factors[seeds] * deviation * np.sqrt(1 / seeds + overlap), seeds)
 
 
-Some = TypeVar("Some", Interval, Intervals)
+Some = TypeVar("Some", Interval, _Intervals)
 
 
 def telling(found: Some) -> Some:

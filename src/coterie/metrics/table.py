@@ -6,6 +6,7 @@ scored and shown everywhere. METRICS are in the order of a report's columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,11 +17,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Task
-from coterie.core.groups import Groups
+from coterie.core.groups import Groups, added, whole
 from coterie.metrics.bootstrap import Figure
-from coterie.metrics.calibration import at_label, brier, ece_of, softmax, tally
+from coterie.metrics.calibration import at_label, brier, softmax, tally
 from coterie.metrics.classification import accuracy, auc, balanced_accuracy, hits, of_two, sensitivity
-from coterie.metrics.regression import r2, rmse, squared_errors
 from coterie.metrics.survival import concordance
 
 
@@ -90,42 +90,66 @@ def _of_sensitivity(rows: Rows) -> Tensor | None:
 
 def _of_ece(rows: Rows) -> Tensor:
     confidence = rows.probabilities[0].amax(dim=1)
-    return ece_of(tally(confidence, confidence, rows.right, rows.groups))
+    return tally(confidence, confidence, rows.right, rows.groups).ece
+
+
+def rmse(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
+    """The root of the mean squared error, in the target's own unit."""
+    return whole(groups, y).mean(_squared_errors(predicted, y)).sqrt()
+
+
+def _squared_errors(predicted: Tensor, y: Tensor) -> Tensor:
+    """[row]"""
+    return (predicted.double() - y.double()).square()
+
+
+def r2(predicted: Tensor, y: Tensor, groups: Groups | None = None) -> Tensor:
+    """1 - (squared error) / (squared deviation from the mean of y); NaN where y does not vary."""
+    groups, y = whole(groups, y), y.double()
+    spread = groups.sum((y - groups.mean(y)[groups.index]).square())
+    error = groups.sum(_squared_errors(predicted, y))
+    # whether some row of a group differs from the one before: a mean may be rounded, and would not tell
+    differs = (groups.index[1:] == groups.index[:-1]) & (y[1:] != y[:-1])
+    varies = added(groups.index[1:], len(groups.sizes), differs) > 0
+    return torch.where(varies, 1 - error / spread, math.nan)
 
 
 @dataclass(frozen=True)
-class Named:
+class _Named:
     """A figure and how it is written.
 
-    label     what reports call it, with its `article`
+    label     what reports call it, with its `article`; its name in words, if nothing is given
     percent   whether it is a share, written in per cent
     range     what stands behind the label, as some programs report another range
     """
 
     name: str
-    label: str
+    label: str = ""
     percent: bool = False
     article: Literal["a", "an"] = "a"
     range: str = ""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or self.name.replace("_", " "))
+
 
 @dataclass(frozen=True, kw_only=True)
-class Metric(Named):
+class Metric(_Named):
     """
-    tasks      that have it; it is the `headline` of its task where nothing else is asked for
-    higher     whether a higher one is better
     of         [group] what rows have; None where there is no such figure
     scored     it takes more work, and is looked at where a run scores its models, not while a method works
     judges     whether ways may be compared by it: `coterie advise --measure`
     by_row     what it says of each single row, if it is a mean over rows: bounds over test rows need it
     words      what the page calls it, by language
+    tasks      that have it; it is the `headline` of its task where nothing else is asked for
+    higher     whether a higher one is better
     plain, explained, also    for the glossary: what one might say instead, a sentence, other ways to write it
     """
 
-    tasks: tuple[Task, ...]
-    higher: bool
     of: Callable[[Rows], Tensor | None]
     words: Mapping[str, str]
+    tasks: tuple[Task, ...] = ("classification",)
+    higher: bool = True
     headline: bool = False
     scored: bool = False
     judges: bool = True
@@ -138,11 +162,8 @@ class Metric(Named):
 IN_ORDER = (
     Metric(
         name="accuracy",
-        label="accuracy",
         article="an",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         headline=True,
         of=lambda rows: accuracy(rows.right, rows.groups),
         by_row=Figure(hits),
@@ -152,7 +173,6 @@ IN_ORDER = (
         name="ece",
         label="ECE",
         article="an",
-        tasks=("classification",),
         higher=False,
         of=_of_ece,
         scored=True,
@@ -171,7 +191,6 @@ IN_ORDER = (
         name="nll",
         label="NLL",
         article="an",
-        tasks=("classification",),
         higher=False,
         of=lambda rows: rows.groups.mean(-at_label(rows.probabilities[1], rows.y)),
         scored=True,
@@ -186,7 +205,6 @@ IN_ORDER = (
         name="brier",
         label="Brier score",
         range=" (0 to 2)",  # some programs report one class alone, from 0 to 1
-        tasks=("classification",),
         higher=False,
         of=lambda rows: brier(rows.probabilities[0], rows.y, rows.groups),
         scored=True,
@@ -202,16 +220,9 @@ IN_ORDER = (
     ),
     Metric(
         name="balanced_accuracy",
-        label="balanced accuracy",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         of=lambda rows: balanced_accuracy(rows.right, rows.y, rows.classes, rows.groups),
-        words={
-            "en": "balanced accuracy",
-            "fr": "exactitude équilibrée",
-            "de": "balancierte Genauigkeit",
-        },
+        words={"en": "balanced accuracy", "fr": "exactitude équilibrée", "de": "balancierte Genauigkeit"},
         plain="how often it is right, each class counting alike",
         explained="The accuracy within each class, then the mean over classes: always naming the commonest "
         "class gains nothing.",
@@ -220,8 +231,6 @@ IN_ORDER = (
         name="auc",
         label="AUC",
         article="an",
-        tasks=("classification",),
-        higher=True,
         of=_of_auc,
         words={"en": "AUC", "fr": "AUC", "de": "AUC"},
         plain="how well it puts one class above the other",
@@ -230,10 +239,7 @@ IN_ORDER = (
     ),
     Metric(
         name="sensitivity",
-        label="sensitivity",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         of=_of_sensitivity,
         scored=True,
         words={"en": "sensitivity", "fr": "sensibilité", "de": "Sensitivität"},
@@ -243,10 +249,7 @@ IN_ORDER = (
     ),
     Metric(
         name="specificity",
-        label="specificity",
         percent=True,
-        tasks=("classification",),
-        higher=True,
         of=lambda rows: rows.from_half_on.get("specificity"),
         scored=True,
         judges=False,
@@ -256,9 +259,6 @@ IN_ORDER = (
     ),
     Metric(
         name="net_benefit",
-        label="net benefit",
-        tasks=("classification",),
-        higher=True,
         of=lambda rows: rows.from_half_on.get("net_benefit"),
         scored=True,
         judges=False,
@@ -281,12 +281,8 @@ IN_ORDER = (
         higher=False,
         headline=True,
         of=lambda rows: rmse(rows.predicted, rows.y, rows.groups),
-        by_row=Figure(lambda outputs, y: squared_errors(outputs.squeeze(-1), y), np.sqrt),
-        words={
-            "en": "typical error (RMSE)",
-            "fr": "erreur typique (RMSE)",
-            "de": "typischer Fehler (RMSE)",
-        },
+        by_row=Figure(lambda outputs, y: _squared_errors(outputs.squeeze(-1), y), np.sqrt),
+        words={"en": "typical error (RMSE)", "fr": "erreur typique (RMSE)", "de": "typischer Fehler (RMSE)"},
         plain="typical error",
         explained="The root of the mean squared error, in the unit of what is predicted; lower is better.",
     ),
@@ -295,7 +291,6 @@ IN_ORDER = (
         label="R²",
         article="an",
         tasks=("regression",),
-        higher=True,
         of=lambda rows: r2(rows.predicted, rows.y, rows.groups),
         words={"en": "share explained (R²)", "fr": "part expliquée (R²)", "de": "erklärter Anteil (R²)"},
         plain="share that it explains",
@@ -303,16 +298,13 @@ IN_ORDER = (
     ),
     Metric(
         name="concordance",
-        label="concordance",
         tasks=("survival",),
-        higher=True,
         headline=True,
         of=lambda rows: concordance(rows.predicted, rows.y, rows.groups),
         words={"en": "concordance", "fr": "concordance", "de": "Konkordanz"},
     ),
     Metric(
         name="loss",
-        label="loss",
         tasks=("classification", "regression", "survival"),
         higher=False,
         of=lambda rows: rows.groups.mean(rows.losses),
@@ -323,18 +315,18 @@ IN_ORDER = (
     ),
 )
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in IN_ORDER}
-COLLABORATION: Mapping[str, Named] = {
+COLLABORATION: Mapping[str, _Named] = {
     named.name: named
     for named in (
-        Named("precision", "precision", percent=True),
-        Named("recall", "recall", percent=True),
-        Named("circle_precision", "precision of the circle", percent=True),
-        Named("circle_recall", "recall of the circle", percent=True),
-        Named("drift", "distance to the mean model"),
+        _Named("precision", percent=True),
+        _Named("recall", percent=True),
+        _Named("circle_precision", "precision of the circle", percent=True),
+        _Named("circle_recall", "recall of the circle", percent=True),
+        _Named("drift", "distance to the mean model"),
     )
 }
 """What is measured of who learns from whom, and not of a model on rows: `runs/scoring.py`."""
-NAMED: Mapping[str, Named] = {**METRICS, **COLLABORATION}
+NAMED: Mapping[str, _Named] = {**METRICS, **COLLABORATION}
 BY_ROW: Mapping[str, Figure] = {name: m.by_row for name, m in METRICS.items() if m.by_row is not None}
 
 

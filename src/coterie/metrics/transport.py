@@ -109,21 +109,15 @@ def wasserstein(means: Tensor, covariances: Tensor) -> Tensor:
     sites = len(means)
     apart = (means.unsqueeze(1) - means.unsqueeze(0)).square().sum(dim=-1)
     traces = covariances.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
-    roots = _root(covariances)
+    values, vectors = torch.linalg.eigh(covariances)
+    roots = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT  # S^½
     shared = means.new_zeros(sites, sites)
     for i in range(sites):
         inner = roots[i] @ covariances[i:] @ roots[i]
-        values = torch.linalg.eigvalsh((inner + inner.mT) / 2).clamp(min=0).sqrt().sum(dim=-1)
-        shared[i, i:], shared[i:, i] = values, values
+        trace = torch.linalg.eigvalsh((inner + inner.mT) / 2).clamp(min=0).sqrt().sum(dim=-1)
+        shared[i, i:], shared[i:, i] = trace, trace
     found: Tensor = apart + (traces.unsqueeze(1) + traces.unsqueeze(0) - 2 * shared).clamp(min=0)
     return found.fill_diagonal_(0)
-
-
-def _root(covariances: Tensor) -> Tensor:
-    """S^½"""
-    values, vectors = torch.linalg.eigh(covariances)
-    made: Tensor = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT
-    return made
 
 
 def by_chance(found: Classes, towards: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def nothing_passed(sites: int) -> Traffic:
     return Traffic(models, sizes, numbers, rows, steps)
 
 
-class Book:
+class _Book:
     """What passed since it was last read, and who got a copy of what in this round."""
 
     def __init__(self, sites: int) -> None:
@@ -84,10 +84,10 @@ class Book:
 class Counting(Wrapped):
     """Counts models, bytes and numbers by sender and receiver; every run has it around all else."""
 
-    book: Book = field(init=False, repr=False)
+    book: _Book = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "book", Book(len(self.net.roster)))
+        object.__setattr__(self, "book", _Book(len(self.net.roster)))
 
     def rows(self, held: Held, pairs: Iterable[tuple[int, int]]) -> None:
         """Rows of a handle go to places: (row, place) each."""
@@ -136,7 +136,8 @@ class Counting(Wrapped):
         whose, now = {int(p): i for i, p in enumerate(beliefs.places)}, beliefs
         for i, place in enumerate(at.tolist()):
             self.rows(now, [(row, place) for row in heard[i].nonzero().flatten().tolist()])
-            now = _renumbered(now, whose[place], int(mixed.parts[0].ids[i]))
+            at_row, id = torch.tensor([whose[place]]), mixed.parts[0].ids[i : i + 1]
+            now = Held(tuple(p._replace(ids=p.ids.index_copy(0, at_row, id)) for p in now.parts))
         return mixed
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
@@ -170,7 +171,7 @@ class Counting(Wrapped):
             self.book.moved.add(chosen)
             for site in (i for group in chosen for i in group):
                 self.book.traffic.rows[site] += int(self.roster.sizes[site])
-        return PooledSteps(self.net.in_one_place(groups), self.book, chosen, self.roster.sizes)
+        return _PooledSteps(self.net.in_one_place(groups), self.book, chosen, self.roster.sizes)
 
     def keep(self, live: Iterable[Held], round: int) -> None:
         self.book.known.clear()
@@ -182,10 +183,10 @@ class Counting(Wrapped):
 
 
 @dataclass(frozen=True, eq=False)
-class PooledSteps(Wrapped):
+class _PooledSteps(Wrapped):
     """Sites whose rows moved to the coordinator: nothing passes any more, steps are counted."""
 
-    book: Book
+    book: _Book
     groups: tuple[tuple[int, ...], ...]
     sizes: Tensor
 
@@ -194,12 +195,6 @@ class PooledSteps(Wrapped):
         pools = torch.stack([self.sizes[list(group)].sum() for group in self.groups])
         self.book.steps(kernel, replies.hosts.tolist(), pools, COORDINATOR)
         return replies
-
-
-def _renumbered(held: Held, row: int, id: int) -> Held:
-    """The same rows, one of which has new content."""
-    index, new = torch.tensor([row]), torch.tensor([id])
-    return Held(tuple(p._replace(ids=p.ids.index_copy(0, index, new)) for p in held.parts))
 
 
 def row_bytes(tensors: Beliefs) -> dict[str, int]:

@@ -193,7 +193,10 @@ class Courier:
             self.measured.bytes[COORDINATOR, site] += size
             packed[site] = self.packed(site, message, tensors)
             if not quiet:
-                log.info("→ %s  %s, %d bytes of models", self.name_of(site), _words(message), size)
+                what = str(message["do"])
+                if what == "visit":
+                    what = f"visit {said(message['kernel'])} by {len(message['rows'])} belief(s)"
+                log.info("→ %s  %s, %d bytes of models", self.name_of(site), what, size)
         answers, silent = dict[int, Message](), dict[int, Silence]()
         for site, data in (self.transport.ask(packed) if packed else {}).items():
             found = data if isinstance(data, Silence) else self.answer(site, data)
@@ -237,13 +240,6 @@ class Courier:
 def named(contents: Sequence[Content]) -> tuple[list[Row], list[int]]:
     """Contents as messages name them."""
     return [[[id, list(like)]] for id, like in contents], [id for id, _ in contents]
-
-
-def _words(message: Mapping[str, Any]) -> str:
-    """What a message asks, in a few words."""
-    if message["do"] != "visit":
-        return str(message["do"])
-    return f"visit {said(message['kernel'])} by {len(message['rows'])} belief(s)"
 
 
 def said(kernel: Mapping[str, Any]) -> str:

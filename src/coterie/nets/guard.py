@@ -11,7 +11,7 @@ and one other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -60,7 +60,16 @@ class Guard:
         self, receiver: str, tensor: str, sums: Sequence[Sum], own: set[str]
     ) -> tuple[list[str], np.ndarray]:
         """The leverage of each reply, by name, if a receiver that knows its `own` got these sums as well."""
-        near = connected(self.got.get((receiver, tensor), {}), sums, own)
+        # these sums, and those before that have a reply in common with them, directly or by others
+        before, near = self.got.get((receiver, tensor), {}), list(sums)
+        seen = {name for some in sums for name in some} - own
+        left = sorted(seen)
+        while left:
+            for some in before.get(left.pop(), ()):
+                if not any(some is other for other in near):
+                    near.append(some)
+                    left += sorted(some.keys() - own - seen)
+                    seen |= some.keys() - own
         names = sorted({name for some in near for name in some})
         rows = np.array([[some.get(name, 0.0) for name in names] for some in near])
         # its own replies are known to it, those of earlier sums too
@@ -93,16 +102,3 @@ class Guard:
         """The largest leverage since it was last asked for."""
         found, self.most = self.most, 0.0
         return found
-
-
-def connected(before: Mapping[str, Sequence[Sum]], new: Sequence[Sum], own: set[str]) -> list[Sum]:
-    """The new sums and those before, by reply, that have one in common with them, directly or by others."""
-    near, seen = list(new), {name for some in new for name in some} - own
-    left = sorted(seen)
-    while left:
-        for some in before.get(left.pop(), ()):
-            if not any(some is other for other in near):
-                near.append(some)
-                left += sorted(some.keys() - own - seen)
-                seen |= some.keys() - own
-    return near

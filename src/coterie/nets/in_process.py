@@ -19,7 +19,7 @@ from coterie.core.facts import kernel_fact
 from coterie.core.held import COORDINATOR, Held, hold
 from coterie.core.kernel import Kernel, Look, Maker, Part, Scorer, Trainer, looks, makes, scores
 from coterie.core.learner import Learner
-from coterie.core.net import Beside, Distances, Plain, Replies
+from coterie.core.net import Beside, Distances, Net, Replies
 from coterie.core.observer import Observer
 from coterie.core.roster import Roster, roster_of
 from coterie.core.seeds import Key
@@ -41,7 +41,7 @@ Pair = tuple[int, int]
 LEFT_OUT = "left_out"
 
 
-class Found(NamedTuple):
+class _Found(NamedTuple):
     """What a visit brought: the edges that answered, and [edge] their numbers, beliefs and memories."""
 
     edges: Tensor
@@ -49,16 +49,16 @@ class Found(NamedTuple):
     beliefs: Beliefs = MappingProxyType({})
     memory: Beliefs = MappingProxyType({})
 
-    def only(self, index: Tensor) -> Found:
+    def only(self, index: Tensor) -> _Found:
         """Some of them, in the given order."""
         numbers = {n: v[index] for n, v in self.numbers.items()}
-        return Found(
+        return _Found(
             self.edges[index], numbers, tree.rows(self.beliefs, index), tree.rows(self.memory, index)
         )
 
 
 @dataclass(frozen=True, eq=False)
-class InProcess(Plain):
+class InProcess(Net):
     """A net whose sites are in this process. The engine decides only how trainers run.
 
     The clients' samples are moved into one bank for each part, so that they are held once, on the device
@@ -122,7 +122,7 @@ class InProcess(Plain):
         slot: str,
         beside: Mapping[str, Beliefs],
         called: Sequence[Pair] | None = None,
-    ) -> Found:
+    ) -> _Found:
         """A visit of tensors.
 
         `called` are the numbers that guests and hosts go by, where they are others than here: random numbers
@@ -130,31 +130,31 @@ class InProcess(Plain):
         """
         pairs = called or [(g, h) for g, h in edges.tolist()]
         if len(edges) == 0:
-            return Found(edges, {})
+            return _Found(edges, {})
         if kernel_fact(kernel, "together"):
             shares = beside["share"]["share"] if "share" in beside else None
             answered, figures = score_crowds(self, cast(Scorer, kernel), beliefs, edges, shares, key)
             names = {host: called for host, (_, called) in zip(edges[:, 1].tolist(), pairs, strict=True)}
             ends: list[tuple[int | str, ...]] = [("crowd", names[host]) for host in answered[:, 1].tolist()]
-            return Found(answered, _told_of(kernel, figures, answered, key, ends))
+            return _Found(answered, _told_of(kernel, figures, answered, key, ends))
         if scores(kernel):
             if looks(kernel):
                 figures = look_at(self, cast(Look, kernel), edges[:, 1])
             else:
                 figures = score(self, cast(Scorer, kernel), beliefs, edges, key, [g for g, _ in pairs])
             ends = [("guest", g, "host", h) for g, h in pairs]
-            return Found(edges, _told_of(kernel, figures, edges, key, ends))
+            return _Found(edges, _told_of(kernel, figures, edges, key, ends))
         keys = [key.at("guest", g, "host", h) for g, h in pairs]
         if makes(kernel):
-            replies, numbers = made(cast(Maker, kernel), beliefs, edges, keys, beside, self.clients)
+            replies, numbers = _made(cast(Maker, kernel), beliefs, edges, keys, beside, self.clients)
             wrong = misshapen(replies, tree.row(beliefs, int(edges[0, 0])))
             alike = self._sound(wrong, edges, key.round)
-            found = Found(edges, numbers, {}).only(alike)
+            found = _Found(edges, numbers, {}).only(alike)
             found = found._replace(beliefs=tree.stack([replies[i] for i in alike.tolist()]))
             return self._finite(found, key.round)
         return self._train(cast(Trainer, kernel), beliefs, edges, key.round, keys, slot, beside)
 
-    def _finite(self, found: Found, round: int) -> Found:
+    def _finite(self, found: _Found, round: int) -> _Found:
         wrong = not_finite(found.beliefs, found.numbers)
         return found.only(self._sound(wrong, found.edges, round)) if wrong else found
 
@@ -175,7 +175,7 @@ class InProcess(Plain):
         keys: Sequence[Key],
         slot: str,
         beside: Mapping[str, Beliefs],
-    ) -> Found:
+    ) -> _Found:
         hosts = edges[:, 1]
         if kernel.keeps and len(torch.unique(hosts)) < len(hosts):
             with naming_flags_of(kernel):
@@ -187,7 +187,7 @@ class InProcess(Plain):
         visit = Visit(beliefs, edges, keys, memory, beside)
         answers = (solve if solves(kernel) else self.engine.train)(self, kernel, visit)
         told = {n: v.cpu() for n, v in answers.numbers.items()}
-        found = self._finite(Found(edges, told, answers.beliefs, answers.memory), round)
+        found = self._finite(_Found(edges, told, answers.beliefs, answers.memory), round)
         if kernel.keeps:
             self.slots.write(slot, round, found.edges[:, 1], found.memory, memory)
         return found
@@ -231,8 +231,11 @@ class InProcess(Plain):
     def in_one_place(self, groups: Sequence[Sequence[int]]) -> InProcess:
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.pools:
-            joined = tuple(pooled([self.clients[i] for i in group]) for group in chosen)
-            self.pools[chosen] = replace(self, clients=joined, known=None, host=COORDINATOR)
+            pools = []
+            for some in ([self.clients[i] for i in group] for group in chosen):
+                parts: dict[str, Any] = {part: joined([getattr(c, part) for c in some]) for part in PARTS}
+                pools.append(replace(some[0], name="+".join(c.name for c in some), **parts))
+            self.pools[chosen] = replace(self, clients=tuple(pools), known=None, host=COORDINATOR)
         return self.pools[chosen]
 
     def keep(self, live: Iterable[Held], round: int) -> None:
@@ -325,7 +328,7 @@ def _rows(beliefs: Beliefs) -> list[Belief]:
     return [tree.row(beliefs, i) for i in range(tree.count(beliefs))]
 
 
-def made(
+def _made(
     kernel: Maker,
     beliefs: Beliefs,
     edges: Tensor,
@@ -348,12 +351,6 @@ def made(
     order = [replies[e] for e in range(len(edges))]
     numbers = {n: torch.tensor([told[n] for _, told in order], dtype=torch.float64) for n in order[0][1]}
     return [belief for belief, _ in order], numbers
-
-
-def pooled(clients: Sequence[Client]) -> Client:
-    """Several clients as one."""
-    parts: dict[str, Any] = {part: joined([getattr(c, part) for c in clients]) for part in PARTS}
-    return replace(clients[0], name="+".join(c.name for c in clients), **parts)
 
 
 def joined(parts: Sequence[Samples]) -> Samples:

@@ -38,17 +38,7 @@ from coterie.core.errors import BadData, BadInput, lines_of, shown
 from coterie.core.options import coerced, read_value, table_of
 from coterie.core.registry import Registry
 from coterie.nets import packing
-from coterie.nets.packing import (
-    Layout,
-    Meta,
-    Reference,
-    flat,
-    layout_of,
-    layout_to_list,
-    size_of,
-    told_layout,
-    unflat,
-)
+from coterie.nets.packing import Layout, Meta, Reference
 
 LEAST = 256  # bytes from which the parts of a model are packed further: whoever asks for them wants few bytes
 ROUNDED = ("float32", "float64")
@@ -99,28 +89,21 @@ def unpack(
     return squeeze.open(meta, data, reference)
 
 
-def size_in(meta: Mapping[str, Any], reference: Reference | None = None) -> int:
-    """Bytes of the model that a packed one becomes, by what is told of it, before memory is taken for it."""
-    if isinstance(meta, Mapping) and "tensors" in meta and "reference" not in meta:
-        return size_of(told_layout(meta["tensors"]))
-    return 0 if reference is None else size_of(reference.layout)
-
-
 @SQUEEZES.register("none")
 @dataclass(frozen=True)
-class Plain(Squeeze):
+class _Plain(Squeeze):
     """Models as they are."""
 
     def pack(
         self, tensors: Tensors, reference: Reference | None = None, memory: Memory | None = None
     ) -> Squeezed:
-        layout = layout_of(tensors)
-        return {"how": "plain", "tensors": layout_to_list(layout)}, flat(tensors, layout).tobytes(), None
+        layout = Layout.of(tensors)
+        return {"how": "plain", "tensors": layout.to_list()}, layout.flat(tensors).tobytes(), None
 
 
 @SQUEEZES.register("delta")
 @dataclass(frozen=True)
-class Delta(Squeeze):
+class _Delta(Squeeze):
     """Models exactly, in fewer bytes where both ends hold an earlier one."""
 
     def pack(
@@ -152,7 +135,7 @@ class Lossy(Squeeze):
     def pack(
         self, tensors: Tensors, reference: Reference | None = None, memory: Memory | None = None
     ) -> Squeezed:
-        layout = layout_of(tensors)
+        layout = Layout.of(tensors)
         if reference is not None and reference.layout != layout:
             reference = None
         if reference is None and not self.alone:
@@ -163,7 +146,7 @@ class Lossy(Squeeze):
             change = tensors[name].detach().cpu()
             if reference is not None:
                 change = change - reference.tensors[name].detach().cpu()
-            if memory and name in memory and layout_of({name: memory[name]})[name] == layout[name]:
+            if memory and name in memory and Layout.of({name: memory[name]})[name] == layout[name]:
                 change = change + memory[name]
             if change.numel() and not bool(change.abs().max() <= self.largest):  # nor is NaN
                 exact.append(name)
@@ -175,14 +158,12 @@ class Lossy(Squeeze):
             owed[name] = change - sent.reshape(change.shape)
         within = self._within(layout, exact)
         joined = {part: torch.cat(some) for part, some in inner.items() if some}
-        whole = flat({**joined, **{f"exact/{n}": t for n, t in tensors.items()}}, within)
-        data = packing.shrunk(whole, within, None, LEAST)
+        whole = within.flat({**joined, **{f"exact/{n}": t for n, t in tensors.items()}})
+        data = within.shrunk(whole, None, LEAST)
         if data is not None and reference is None and len(data) * packing.MOST_TIMES < whole.nbytes:
             data = None
         meta: Meta = {"how": self.name, "options": table_of(self), "packed": data is not None}
-        meta |= (
-            {"reference": reference.digest} if reference is not None else {"tensors": layout_to_list(layout)}
-        )
+        meta |= {"reference": reference.digest} if reference is not None else {"tensors": layout.to_list()}
         meta |= {"exact": exact} if exact else {}
         return meta, whole.tobytes() if data is None else data, owed
 
@@ -194,7 +175,7 @@ class Lossy(Squeeze):
             reference = packing.needed(meta, reference)
             layout = reference.layout
         else:
-            reference, layout = None, told_layout(meta.get("tensors"))
+            reference, layout = None, Layout.read(meta.get("tensors"))
         exact, packed = meta.get("exact", []), meta.get("packed")
         if not (isinstance(exact, list) and all(isinstance(n, str) and n in layout for n in exact)):
             raise BadData(
@@ -204,8 +185,8 @@ class Lossy(Squeeze):
             raise BadData(f"a squeezed model is packed or not; got {shown(packed)}: send it again")
         within = self._within(layout, exact)
         if reference is None:
-            packing.check_believable(within, data)
-        parts = unflat(packing.grown(data, within, packed), within)
+            within.check_believable(data)
+        parts = within.unflat(within.grown(data, packed))
         found, starts = {}, dict.fromkeys(self.kinds, 0)
         for name in _rounded(layout, exact):
             kind, shape = layout[name]
@@ -224,8 +205,8 @@ class Lossy(Squeeze):
         for name in rounded:
             for part, count in self.counts(math.prod(layout[name][1])).items():
                 sums[part] += count
-        within: Layout = {part: (kind, (sums[part],)) for part, kind in self.kinds.items()} if rounded else {}
-        return within | {f"exact/{n}": layout[n] for n in layout.keys() - set(rounded)}
+        within = {part: (kind, (sums[part],)) for part, kind in self.kinds.items()} if rounded else {}
+        return Layout(within | {f"exact/{n}": layout[n] for n in layout.keys() - set(rounded)})
 
 
 def _rounded(layout: Layout, exact: Sequence[str]) -> list[str]:

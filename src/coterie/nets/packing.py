@@ -11,7 +11,7 @@ Both ends name a reference by its digest, so that nobody adds a change to the wr
 has no such model raises `LostReference`, and the sender packs again without one. Without a reference the
 planes of the model itself are packed. What is small, or hardly becomes smaller, goes as plain bytes.
 
-A `Layout` tells dtype and shape of each tensor by its name. `flat` lays all of their bytes one after the
+A `Layout` tells dtype and shape of each tensor by its name. Its `flat` lays all of their bytes one after the
 other in an order that depends on the layout alone, `unflat` takes them apart again.
 
 A packed model is `meta`, which JSON can hold, and `data`. Meta comes from elsewhere as well, so that `unpack`
@@ -53,113 +53,140 @@ WIDTHS = {
 }
 
 Bytes = npt.NDArray[np.uint8]
-Layout = dict[str, tuple[str, tuple[int, ...]]]  # dtype and shape by name
 Meta = dict[str, Any]
 
 
-def layout_of(tensors: Mapping[str, Tensor]) -> Layout:
-    layout: Layout = {}
-    for name, t in tensors.items():
-        kind = str(t.dtype).removeprefix("torch.")
-        if kind not in WIDTHS:
-            what = f"tensor {shown(name)} of dtype {kind}"
-            raise BadInput(f"{what} cannot be sent: use one of {', '.join(WIDTHS)}")
-        layout[name] = (kind, tuple(t.shape))
-    return layout
+class Layout(dict[str, tuple[str, tuple[int, ...]]]):
+    """Dtype and shape of each tensor by its name."""
 
+    @staticmethod
+    def of(tensors: Mapping[str, Tensor]) -> Layout:
+        layout = Layout()
+        for name, t in tensors.items():
+            kind = str(t.dtype).removeprefix("torch.")
+            if kind not in WIDTHS:
+                what = f"tensor {shown(name)} of dtype {kind}"
+                raise BadInput(f"{what} cannot be sent: use one of {', '.join(WIDTHS)}")
+            layout[name] = (kind, tuple(t.shape))
+        return layout
 
-def layout_to_list(layout: Layout) -> list[list[Any]]:
-    """A layout as JSON holds it."""
-    return [[name, kind, list(shape)] for name, (kind, shape) in layout.items()]
+    @staticmethod
+    def read(told: Any) -> Layout:
+        """The inverse of `to_list`, of what came from elsewhere."""
+        if not isinstance(told, list):
+            raise BadData(f"a packed model lists its tensors; got {shown(told)}: send it again")
+        layout = Layout()
+        for entry in told:
+            name, kind, shape = entry if isinstance(entry, list) and len(entry) == 3 else ("", "", [])
+            if not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and in_one_line(name)):
+                what = "a packed tensor has a name, a dtype and a shape"
+                raise BadData(f"{what}; got {shown(entry)}: send it again")
+            if name in layout:
+                raise BadData(f"a packed model has tensor {shown(name)} twice: send it again")
+            if not (isinstance(kind, str) and kind in WIDTHS):
+                raise BadData(f"packed tensor {shown(name)} is of dtype {shown(kind)}: use float32")
+            fine = isinstance(shape, list) and all(type(d) is int and d >= 0 for d in shape)
+            # also where a zero makes the tensor empty: torch multiplies the others for its strides
+            if not fine or len(shape) > MOST_DIMENSIONS or math.prod(max(d, 1) for d in shape) > MOST_NUMBERS:
+                why = f"cannot have the shape {shown(shape)}"
+                raise BadData(f"packed tensor {shown(name)} {why}: send it again")
+            layout[name] = (kind, tuple(shape))
+        return layout
 
+    def to_list(self) -> list[list[Any]]:
+        """As JSON holds it."""
+        return [[name, kind, list(shape)] for name, (kind, shape) in self.items()]
 
-def told_layout(told: Any) -> Layout:
-    """The inverse of `listed`, of what came from elsewhere."""
-    if not isinstance(told, list):
-        raise BadData(f"a packed model lists its tensors; got {shown(told)}: send it again")
-    layout: Layout = {}
-    for entry in told:
-        name, kind, shape = entry if isinstance(entry, list) and len(entry) == 3 else ("", "", [])
-        if not (isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and in_one_line(name)):
-            what = "a packed tensor has a name, a dtype and a shape"
-            raise BadData(f"{what}; got {shown(entry)}: send it again")
-        if name in layout:
-            raise BadData(f"a packed model has tensor {shown(name)} twice: send it again")
-        if not (isinstance(kind, str) and kind in WIDTHS):
-            raise BadData(f"packed tensor {shown(name)} is of dtype {shown(kind)}: use float32")
-        numbers = isinstance(shape, list) and all(type(d) is int and d >= 0 for d in shape)
-        # also where a zero makes the tensor empty: torch multiplies the others for its strides
-        if not numbers or len(shape) > MOST_DIMENSIONS or math.prod(max(d, 1) for d in shape) > MOST_NUMBERS:
-            raise BadData(f"packed tensor {shown(name)} cannot have the shape {shown(shape)}: send it again")
-        layout[name] = (kind, tuple(shape))
-    return layout
+    def places(self) -> list[tuple[str, int, int]]:
+        """Where each tensor's bytes start and stop: numbers of eight bytes first, then of four, two and one;
+        within these by name, so that the order in which a model lists its tensors does not matter.
+        """
+        places, start = [], 0
+        for name in sorted(self, key=lambda n: (-WIDTHS[self[n][0]], n)):
+            kind, shape = self[name]
+            stop = start + math.prod(shape) * WIDTHS[kind] * (2 if kind.startswith("complex") else 1)
+            places.append((name, start, stop))
+            start = stop
+        return places
 
+    def widths(self) -> list[tuple[int, int, int]]:
+        """Where the numbers of each width start and stop: (width, start, stop), empty ones left out."""
+        found: dict[int, tuple[int, int]] = {}
+        for name, start, stop in self.places():
+            width = WIDTHS[self[name][0]]
+            found[width] = (found.get(width, (start, stop))[0], stop)
+        return [(width, *ends) for width, ends in found.items() if ends[0] < ends[1]]
 
-def size_of(layout: Layout) -> int:
-    """Bytes of all tensors."""
-    return sum(_nbytes(kind, shape) for kind, shape in layout.values())
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors."""
+        return max((stop for _, _, stop in self.places()), default=0)
 
+    def flat(self, tensors: Mapping[str, Tensor]) -> Bytes:
+        """All bytes in their places; the lowest byte of a number comes first."""
+        whole = np.empty(self.size, np.uint8)
+        for name, start, stop in self.places():
+            if start < stop:
+                t = tensors[name].detach().cpu().resolve_conj().resolve_neg().contiguous()
+                whole[start:stop] = t.reshape(-1).view(torch.uint8).numpy()
+        return whole
 
-def _nbytes(kind: str, shape: tuple[int, ...]) -> int:
-    return math.prod(shape) * WIDTHS[kind] * (2 if kind.startswith("complex") else 1)
+    def unflat(self, whole: Bytes) -> dict[str, Tensor]:
+        """The tensors, in memory of their own and in the layout's order."""
+        found = {}
+        for name, start, stop in self.places():
+            kind, shape = self[name]
+            if kind == "bool" and (whole[start:stop] > 1).any():
+                what = f"packed tensor {shown(name)}"
+                raise BadData(f"{what} holds what is neither true nor false: send it again")
+            own = torch.empty(stop - start, dtype=torch.uint8)
+            own.numpy()[:] = whole[start:stop]
+            found[name] = own.view(getattr(torch, kind)).reshape(shape)
+        return {name: found[name] for name in self}
 
+    def shrunk(self, whole: Bytes, earlier: Bytes | None, least: int) -> bytes | None:
+        """The planes of what differs from earlier bytes, which are used up; None if it does not pay."""
+        if whole.nbytes < max(least, 1) or not _looks_worth(whole, earlier, self):
+            return None
+        change = whole if earlier is None else np.bitwise_xor(whole, earlier, out=earlier)
+        data: bytes = _zstd().ZstdCompressor(level=LEVEL).compress(planes(change, self))
+        return data if len(data) <= WORTH * whole.nbytes else None
 
-def flat(tensors: Mapping[str, Tensor], layout: Layout) -> Bytes:
-    """All bytes: numbers of eight bytes first, then of four, two and one; within these by name, so that the
-    order in which a model lists its tensors does not matter. The lowest byte of a number comes first.
-    """
-    whole = np.empty(size_of(layout), np.uint8)
-    for name, start, stop in _places(layout):
-        if start < stop:
-            t = tensors[name].detach().cpu().resolve_conj().resolve_neg().contiguous()
-            whole[start:stop] = t.reshape(-1).view(torch.uint8).numpy()
-    return whole
+    def grown(self, data: bytes | memoryview, packed: bool) -> Bytes:
+        """The bytes of tensors, packed or as they are; without its reference, of a change."""
+        size = self.size
+        if not packed:
+            if len(data) != size:
+                raise BadData(f"a model of {size} bytes came in {len(data)}: send it again")
+            return np.frombuffer(data, np.uint8)
+        zstd, whole = _zstd(), b""
+        try:
+            told = zstd.frame_content_size(data)  # what `decompress` takes memory for
+            if told == size:
+                one = zstd.ZstdDecompressor()
+                whole = one.decompress(data, max_output_size=size, allow_extra_data=False)
+        except zstd.ZstdError as error:
+            raise BadData(f"{len(data)} packed bytes cannot be read ({error}): send it again") from None
+        if not told == size == len(whole):
+            raise BadData(f"packed bytes expand to {told} instead of {size}: send it again")
+        made = np.frombuffer(whole, np.uint8)
+        found = np.empty_like(made)
+        for width, start, stop in self.widths():  # the inverse of `planes`
+            found[start:stop].reshape(-1, width)[:] = made[start:stop].reshape(width, -1).T
+        return found
 
-
-def unflat(whole: Bytes, layout: Layout) -> dict[str, Tensor]:
-    """The tensors, in memory of their own and in the layout's order."""
-    found = {}
-    for name, start, stop in _places(layout):
-        kind, shape = layout[name]
-        if kind == "bool" and (whole[start:stop] > 1).any():
-            raise BadData(f"packed tensor {shown(name)} holds what is neither true nor false: send it again")
-        own = torch.empty(stop - start, dtype=torch.uint8)
-        own.numpy()[:] = whole[start:stop]
-        found[name] = own.view(getattr(torch, kind)).reshape(shape)
-    return {name: found[name] for name in layout}
-
-
-def _places(layout: Layout) -> list[tuple[str, int, int]]:
-    """Where each tensor's bytes start and stop."""
-    places, start = [], 0
-    for name in sorted(layout, key=lambda n: (-WIDTHS[layout[n][0]], n)):
-        stop = start + _nbytes(*layout[name])
-        places.append((name, start, stop))
-        start = stop
-    return places
-
-
-def groups(layout: Layout) -> list[tuple[int, int, int]]:
-    """Where the numbers of each width start and stop: (width, start, stop), empty ones left out."""
-    found: dict[int, tuple[int, int]] = {}
-    for name, start, stop in _places(layout):
-        width = WIDTHS[layout[name][0]]
-        found[width] = (found.get(width, (start, stop))[0], stop)
-    return [(width, *ends) for width, ends in found.items() if ends[0] < ends[1]]
+    def check_believable(self, data: bytes | memoryview) -> None:
+        """Nobody takes memory for a model without a reference that is far larger than what came."""
+        if (size := self.size) > MOST_TIMES * len(data):
+            large = f"more than {MOST_TIMES} times as large"
+            raise BadData(f"a model of {size} bytes in {len(data)} is {large}: send it plain")
 
 
 def planes(whole: Bytes, layout: Layout) -> Bytes:
     made = np.empty_like(whole)
-    for width, start, stop in groups(layout):
+    for width, start, stop in layout.widths():
         made[start:stop].reshape(width, -1)[:] = whole[start:stop].reshape(-1, width).T
     return made
-
-
-def _unplanes(made: Bytes, layout: Layout) -> Bytes:
-    whole = np.empty_like(made)
-    for width, start, stop in groups(layout):
-        whole[start:stop].reshape(-1, width)[:] = made[start:stop].reshape(width, -1).T
-    return whole
 
 
 class LostReference(BadRun):
@@ -178,13 +205,13 @@ class Reference:
     digest: str
     layout: Layout
 
-
-def reference_of(tensors: Mapping[str, Tensor]) -> Reference:
-    """A model with its digest: 16 letters of the SHA-256 of its names, dtypes, shapes and bytes."""
-    layout = layout_of(tensors)
-    found = hashlib.sha256(json.dumps(sorted(layout.items())).encode())
-    found.update(flat(tensors, layout).data)
-    return Reference(tensors, found.hexdigest()[:16], layout)
+    @staticmethod
+    def of(tensors: Mapping[str, Tensor]) -> Reference:
+        """A model with its digest: 16 letters of the SHA-256 of its names, dtypes, shapes and bytes."""
+        layout = Layout.of(tensors)
+        found = hashlib.sha256(json.dumps(sorted(layout.items())).encode())
+        found.update(layout.flat(tensors).data)
+        return Reference(tensors, found.hexdigest()[:16], layout)
 
 
 def pack(
@@ -194,16 +221,16 @@ def pack(
 
     What is below `least` bytes goes as it is.
     """
-    layout = layout_of(tensors)
+    layout = Layout.of(tensors)
     if reference is not None and layout != reference.layout:
         reference = None
-    whole = flat(tensors, layout)
-    data = shrunk(whole, layout, None if reference is None else flat(reference.tensors, layout), least)
+    whole = layout.flat(tensors)
+    data = layout.shrunk(whole, None if reference is None else layout.flat(reference.tensors), least)
     if data is not None and reference is not None:
         return {"how": "delta", "reference": reference.digest}, data
     if data is None or len(data) * MOST_TIMES < whole.nbytes:  # so much smaller that no receiver believes it
-        return {"how": "plain", "tensors": layout_to_list(layout)}, whole.tobytes()
-    return {"how": "planes", "tensors": layout_to_list(layout)}, data
+        return {"how": "plain", "tensors": layout.to_list()}, whole.tobytes()
+    return {"how": "planes", "tensors": layout.to_list()}, data
 
 
 def unpack(
@@ -213,14 +240,15 @@ def unpack(
     how = how_of(meta)
     if how == "delta":
         reference = needed(meta, reference)
-        change = grown(data, reference.layout, packed=True)
-        np.bitwise_xor(change, flat(reference.tensors, reference.layout), out=change)
-        return unflat(change, reference.layout)
+        layout = reference.layout
+        change = layout.grown(data, packed=True)
+        np.bitwise_xor(change, layout.flat(reference.tensors), out=change)
+        return layout.unflat(change)
     if how not in ("plain", "planes"):
         raise BadData(f"a model packed by {shown(how)} cannot be read: are both ends of the same version?")
-    layout = told_layout(meta.get("tensors"))
-    check_believable(layout, data)
-    return unflat(grown(data, layout, packed=how == "planes"), layout)
+    layout = Layout.read(meta.get("tensors"))
+    layout.check_believable(data)
+    return layout.unflat(layout.grown(data, packed=how == "planes"))
 
 
 def how_of(meta: Any) -> str:
@@ -241,45 +269,10 @@ def needed(meta: Mapping[str, Any], reference: Reference | None) -> Reference:
     return reference
 
 
-def shrunk(whole: Bytes, layout: Layout, earlier: Bytes | None, least: int) -> bytes | None:
-    """The planes of what differs from earlier bytes, which are used up, by zstd; None if it does not pay."""
-    if whole.nbytes < max(least, 1) or not _looks_worth(whole, earlier, layout):
-        return None
-    change = whole if earlier is None else np.bitwise_xor(whole, earlier, out=earlier)
-    data: bytes = _zstd().ZstdCompressor(level=LEVEL).compress(planes(change, layout))
-    return data if len(data) <= WORTH * whole.nbytes else None
-
-
-def grown(data: bytes | memoryview, layout: Layout, packed: bool) -> Bytes:
-    """The bytes of tensors of this layout, packed or as they are; without its reference, of a change."""
-    size = size_of(layout)
-    if not packed:
-        if len(data) != size:
-            raise BadData(f"a model of {size} bytes came in {len(data)}: send it again")
-        return np.frombuffer(data, np.uint8)
-    zstd, whole = _zstd(), b""
-    try:
-        told = zstd.frame_content_size(data)  # what `decompress` takes memory for
-        if told == size:
-            whole = zstd.ZstdDecompressor().decompress(data, max_output_size=size, allow_extra_data=False)
-    except zstd.ZstdError as error:
-        raise BadData(f"{len(data)} packed bytes cannot be read ({error}): send it again") from None
-    if not told == size == len(whole):
-        raise BadData(f"packed bytes expand to {told} instead of {size}: send it again")
-    return _unplanes(np.frombuffer(whole, np.uint8), layout)
-
-
-def check_believable(layout: Layout, data: bytes | memoryview) -> None:
-    """Nobody takes memory for a model without a reference that is far larger than what came."""
-    if (size := size_of(layout)) > MOST_TIMES * len(data):
-        large = f"more than {MOST_TIMES} times as large"
-        raise BadData(f"a model of {size} bytes in {len(data)} is {large}: send it plain")
-
-
 def _looks_worth(whole: Bytes, earlier: Bytes | None, layout: Layout) -> bool:
     """What some numbers from all over say; a model of few numbers is worth a try."""
     packed, seen, zstd = 0, 0, _zstd().ZstdCompressor(level=LEVEL)
-    for width, start, stop in groups(layout):
+    for width, start, stop in layout.widths():
         piece, size = LOOK * width, stop - start
         if size <= 2 * LOOKS * piece:
             continue

@@ -11,16 +11,14 @@ from torch import Tensor
 
 from coterie.core import belief as tree
 from coterie.core.belief import Beliefs, Weights
-from coterie.core.client import Client
 from coterie.core.facts import kernel_fact
 from coterie.core.held import COORDINATOR, Held, Part, fresh_ids, hold
 from coterie.core.kernel import Kernel, kernel_to_dict, scores
 from coterie.core.learner import Learner
-from coterie.core.net import Beside, Distances, Plain, Replies, edges_among
+from coterie.core.net import Beside, Distances, Net, Replies, edges_among
 from coterie.core.observer import NOBODY, Observer
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.core.wire import told_key
 from coterie.engines.base import Engine
 from coterie.nets.courier import Courier, Message, Silence, Transport, Wanted
 from coterie.nets.in_process import LEFT_OUT, InProcess, rows_heard
@@ -32,7 +30,7 @@ from coterie.storage.checkpoint import by_name, named, taken
 from coterie.storage.tensors import write_tensors
 
 
-class Remote(Plain):
+class Remote(Net):
     """A net whose sites answer messages."""
 
     courier: ClassVar[type[Courier]] = Courier
@@ -46,7 +44,7 @@ class Remote(Plain):
         begin: Mapping[str, Any] | None,
     ) -> None:
         """Sites begin anew with a model, or live on and hold what they held for another coordinator."""
-        self.roster, self.learner, self.engine = roster, learner, engine
+        self.learner, self.engine = learner, engine
         self.post = self.courier(transport, roster)
         self.pools: dict[tuple[tuple[int, ...], ...], Pooled] = {}
         self.now = 0  # the round of the last visit
@@ -56,6 +54,10 @@ class Remote(Plain):
         self.fresh = begin is not None
         if begin is not None:
             self.ask_all(lambda site: {"do": "begin", **begin}, quiet=False)
+
+    @property
+    def roster(self) -> Roster:
+        return self.post.roster
 
     def ask_all(self, message: Callable[[int], dict[str, Any]], quiet: bool = True) -> None:
         """Every site is asked, and needed."""
@@ -115,7 +117,7 @@ class Remote(Plain):
             guests = list(dict.fromkeys(pairs[e][0] for e in some))
             looked = {n: [0] if len(b) == 1 else some for n, b in others.items()}
             wanted[host] = [(beliefs, guests), *((others[n], rows) for n, rows in looked.items())]
-            messages[host] = {"do": "visit", "kernel": data, "key": told_key(key), "slot": slot}
+            messages[host] = {"do": "visit", "kernel": data, "key": key.to_dict(), "slot": slot}
             messages[host] |= {
                 "beliefs": [self.post.row(beliefs, g) for g in guests],
                 "rows": [guests.index(pairs[e][0]) for e in some],
@@ -125,22 +127,18 @@ class Remote(Plain):
             }
         along = self.post.bring(wanted, why="visit")
         answers, silent = self.post.try_to_ask({h: (m, along[h]) for h, m in messages.items()})
-        self._leave_out(answers, key.round)
+        # who diverged has no part in this round; if everybody did, the run has
+        wrong = {h: self.post.said(a["diverged"]) for h, (a, _) in answers.items() if "diverged" in a}
+        named = {self.roster.names[h]: why for h, why in wrong.items()}
+        if wrong and len(wrong) == len(answers):
+            raise diverged(key.round, *next(iter(named.items())))
+        self.odd |= named
+        answers = {h: a for h, a in answers.items() if h not in wrong}
         silent |= self.unsound(kernel, beliefs, answers, {h: len(some) for h, some in mine.items()})
         answers = {h: a for h, a in answers.items() if h not in silent}
         self.missed(silent)
         here = {host: some for host, some in mine.items() if host in answers}
         return self._replies(beliefs, edges, here, ids, answers, bool(kernel_fact(kernel, "together")))
-
-    def _leave_out(self, answers: dict[int, Message], round: int) -> None:
-        """Who diverged has no part in this round; if everybody did, the run has."""
-        wrong = {h: self.post.said(a["diverged"]) for h, (a, _) in answers.items() if "diverged" in a}
-        named = {self.roster.names[h]: why for h, why in wrong.items()}
-        if wrong and len(wrong) == len(answers):
-            raise diverged(round, *next(iter(named.items())))
-        self.odd |= named
-        for host in wrong:
-            del answers[host]
 
     def figures(self) -> dict[str, Any]:
         """Whose replies of the round were left out, and why."""
@@ -283,7 +281,23 @@ class Remote(Plain):
         chosen = tuple(tuple(group) for group in groups)
         if chosen not in self.pools:
             precision = next(p.dtype for p in self.learner.training.parameters() if p.is_floating_point())
-            here = InProcess(self.engine, self.learner, _moved_rows(self.post, chosen, precision))
+            sites = sorted({i for group in chosen for i in group})
+            answers = self.post.ask({site: ({"do": "rows"}, {}) for site in sites})
+            for site, (_, rows) in answers.items():
+                self.post.check_rows(site, rows)
+            clients, roster = [], self.roster
+            for site, member in enumerate(roster.members):  # who is in no group has any rows: nobody looks
+                told: dict[str, Any] = {
+                    "name": member.name,
+                    "features": roster.features,
+                    "classes": roster.classes,
+                }
+                told |= {"cluster": member.cluster, "notes": member.notes}
+                told |= {"censored": roster.task == "survival"}
+                rows = answers[site if site in answers else sites[0]][1]
+                clients.append(client_of(told, rows).cast(precision))
+                self.post.measured.rows[site] += member.train if site in answers else 0
+            here = InProcess(self.engine, self.learner, tuple(clients))
             self.pools[chosen] = Pooled(here.in_one_place(chosen), self.post)
         return self.pools[chosen]
 
@@ -383,18 +397,3 @@ class Pooled(Wrapped):
             self.post.store[id] = dict(tree.row(part.tensors, i))
         empty = {n: t.to("meta") for n, t in part.tensors.items()}
         return Replies(replies.edges, replies.numbers, Held((part._replace(tensors=empty),)), beliefs)
-
-
-def _moved_rows(post: Courier, groups: Sequence[Sequence[int]], precision: torch.dtype) -> tuple[Client, ...]:
-    """Clients with the rows of all sites in these groups; the others, whom nobody looks at, have any."""
-    roster, sites = post.roster, sorted({i for group in groups for i in group})
-    answers = post.ask({site: ({"do": "rows"}, {}) for site in sites})
-    for site, (_, rows) in answers.items():
-        post.check_rows(site, rows)
-    clients = []
-    for site, member in enumerate(roster.members):
-        told: dict[str, Any] = {"name": member.name, "features": roster.features, "classes": roster.classes}
-        told |= {"cluster": member.cluster, "notes": member.notes, "censored": roster.task == "survival"}
-        clients.append(client_of(told, answers[site if site in answers else sites[0]][1]).cast(precision))
-        post.measured.rows[site] += member.train if site in answers else 0
-    return tuple(clients)

@@ -39,7 +39,7 @@ from coterie.core.errors import BadData, BadInput, BadRun, CoterieError, Diverge
 from coterie.core.kernel import Kernel
 from coterie.core.learner import Learner
 from coterie.core.seeds import Key
-from coterie.core.wire import aligned, key_of, pack, unpack
+from coterie.core.wire import aligned, pack, unpack
 from coterie.engines import ENGINES
 from coterie.kernels import kernel_of
 from coterie.models import MODELS
@@ -98,11 +98,15 @@ class Site:
     def do_visit(self, message: dict[str, Any], tensors: dict[str, Tensor]) -> Answer:
         self._take(tensors)
         net, rows = self._net(), message["rows"]
-        beliefs = _stack_beliefs([self._belief(row) for row in message["beliefs"]])
+        guests = [self._belief(row) for row in message["beliefs"]]
+        if len(guests) == 1 and all(aligned(t) is t and t.is_contiguous() for t in guests[0].values()):
+            beliefs = {name: t.unsqueeze(0) for name, t in guests[0].items()}  # not copied: it may be large
+        else:
+            beliefs = dict(tree.stack(guests))
         beside = {n: tree.stack([self._belief(row) for row in some]) for n, some in message["beside"].items()}
         edges = torch.tensor([[row, 0] for row in rows])
         called = [(int(g), self.number) for g in message["guests"]]
-        kernel, key = self.kernel(message["kernel"]), key_of(message["key"])
+        kernel, key = self.kernel(message["kernel"]), Key.of(message["key"])
         key, called = self.admitted(kernel, key, called, message, beliefs, beside)
         try:
             _, numbers, replied, _ = net.work(kernel, beliefs, edges, key, message["slot"], beside, called)
@@ -284,13 +288,6 @@ def lacking(held: Mapping[int, Mapping[str, Tensor]], like: Mapping[str, Mapping
         for id, kinds in like.items()
         if {name: kind_of(t) for name, t in held.get(int(id), {}).items() if name in kinds} != dict(kinds)
     ]
-
-
-def _stack_beliefs(beliefs: Sequence[Belief]) -> Beliefs:
-    """As `tree.stack`; one that is alone, and lies as a copy would, is not copied: it may be large."""
-    if len(beliefs) == 1 and all(aligned(t) is t and t.is_contiguous() for t in beliefs[0].values()):
-        return {name: t.unsqueeze(0) for name, t in beliefs[0].items()}
-    return tree.stack(beliefs)
 
 
 def rows_of(client: Client) -> dict[str, Tensor]:

@@ -32,19 +32,16 @@ def not_finite(beliefs: Beliefs, numbers: Mapping[str, Tensor]) -> dict[int, str
     for t in beliefs.values():
         if t.is_floating_point():
             fine &= torch.isfinite(t).reshape(len(t), -1).all(dim=1).cpu()
-    told = "loss" in numbers
-    return {i: why(tree.row(beliefs, i), float(loss[i]), told) for i in (~fine).nonzero().flatten().tolist()}
+    wrong = {}
+    for i in (~fine).nonzero().flatten().tolist():
+        name, value = tree.first_not_finite(tree.row(beliefs, i)), float(loss[i])
+        told = f" (loss {value:.4g})" if "loss" in numbers else ""
+        wrong[i] = f"the loss is {value}" if name is None else f"{name} is no longer finite{told}"
+    return wrong
 
 
 def diverged(round: int, client: str, why: str) -> Diverged:
     return Diverged(f"round {round}, client {client!r}: {why}: {REMEDY}", why)
-
-
-def why(reply: Belief, loss: float, told: bool) -> str:
-    name = tree.first_not_finite(reply)
-    if name is None:
-        return f"the loss is {loss}"
-    return f"{name} is no longer finite{f' (loss {loss:.4g})' if told else ''}"
 
 
 def misshapen(replies: Sequence[Belief], sent: Belief) -> dict[int, str]:

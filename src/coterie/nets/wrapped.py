@@ -33,9 +33,7 @@ class Wrapped:
 
     @staticmethod
     def ordered(*names: Any, **options: Any) -> None:
-        """Refuses other wrappers beside which it makes no sense: ordered(names, **options), the innermost
-        first.
-        """
+        """Refuses wrappers beside which it makes no sense: ordered(names, **options), innermost first."""
 
     @staticmethod
     def admit(*method_and_roster: Any, **options: Any) -> None:

@@ -41,6 +41,7 @@ FINE, COARSE = 1e-4, 1e-3  # between values of the privacy loss
 MOST = 2**24  # visits that `most_times` looks for
 LEAST_SIGMA, MOST_SIGMA = 0.3, 1e5  # between which `sigma_for` looks
 Charges = tuple[Charge, ...]
+Spent = Counter[Charge]  # how often each; their own `times` are 1
 
 
 def accountants() -> Any:
@@ -55,10 +56,18 @@ def accountants() -> Any:
 
 def merged(charges: Iterable[Charge]) -> Charges:
     """The same charges with equal ones as one, in an order of their own."""
-    times = Counter[Charge]()
-    for charge in charges:
-        times[replace(charge, times=1)] += charge.times
-    return tuple(sorted((replace(c, times=t) for c, t in times.items() if t), key=repr))
+    return as_charges(spent_on(charges))
+
+
+def spent_on(charges: Iterable[Charge]) -> Spent:
+    found = Spent()
+    for c in charges:
+        found[replace(c, times=1)] += c.times
+    return found
+
+
+def as_charges(spent: Spent) -> Charges:
+    return tuple(sorted((replace(c, times=t) for c, t in spent.items() if t), key=repr))
 
 
 def event_of(charges: Iterable[Charge]) -> Any:
@@ -66,7 +75,7 @@ def event_of(charges: Iterable[Charge]) -> Any:
     dp, _ = accountants()
 
     def one(charge: Charge) -> Any:
-        if capped(charge):
+        if _capped(charge):
             return dp.TruncatedSubsampledGaussianDpEvent(
                 dataset_size=charge.rows,
                 sampling_probability=charge.rate,
@@ -79,7 +88,7 @@ def event_of(charges: Iterable[Charge]) -> Any:
     return dp.ComposedDpEvent([dp.SelfComposedDpEvent(one(c), c.times) for c in merged(charges)])
 
 
-def capped(charge: Charge) -> bool:
+def _capped(charge: Charge) -> bool:
     """Whether a batch can be cut off at all."""
     return 0 < charge.cap < charge.rows
 
@@ -100,8 +109,8 @@ def epsilons(charges: Iterable[Charge], delta: float, grid: float = FINE) -> dic
 def _epsilon(charges: Charges, delta: float, grid: float) -> float:
     if any(c.sigma <= 0 for c in charges):
         return math.inf
-    gaussian = sum(c.times / c.sigma**2 for c in charges if c.rate >= 1 and not capped(c))
-    parts = [_step(c, grid).self_compose(c.times) for c in charges if c.rate < 1 or capped(c)]
+    gaussian = sum(c.times / c.sigma**2 for c in charges if c.rate >= 1 and not _capped(c))
+    parts = [_step(c, grid).self_compose(c.times) for c in charges if c.rate < 1 or _capped(c)]
     if gaussian:  # noise of several is noise of one, with 1/σ² added up
         parts.append(_step(Charge(gaussian**-0.5), grid))
     if not parts:
@@ -115,7 +124,7 @@ def _step(charge: Charge, grid: float) -> Any:
     dp, pld = accountants()
     relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
     how = {"value_discretization_interval": grid, "neighboring_relation": relation}
-    if capped(charge):
+    if _capped(charge):
         return pld.from_truncated_subsampled_gaussian_mechanism(
             dataset_size=charge.rows,
             sampling_probability=min(1.0, charge.rate),

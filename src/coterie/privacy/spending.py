@@ -20,35 +20,34 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from coterie.core.charge import Charge
 from coterie.core.kernel import Kernel, charges_of
-from coterie.privacy.accounting import COARSE, FINE, Charges, check_budget, epsilon, epsilons, merged
+from coterie.privacy.accounting import (
+    COARSE,
+    FINE,
+    Charges,
+    Spent,
+    as_charges,
+    check_budget,
+    epsilon,
+    epsilons,
+    merged,
+    spent_on,
+)
 
 EVERYBODY = None
 """In the place of a requester."""
 LEAST = 1 / 64  # of what is spent: how far ahead budgets are looked up
 MANY = 4  # accounts above which the record is made on the coarse grid: each takes seconds on the fine one
-Spent = Counter[Charge]  # how often each; their own `times` are 1
 
 
 def cost_of(kernel: Kernel, rows: Mapping[str, int]) -> Charges | None:
     """What one visit costs a host with so many rows of each part; None: there is no bound."""
     found = charges_of(kernel, rows)
     return None if found is None else merged(found)
-
-
-def spent_on(charges: Iterable[Charge]) -> Spent:
-    found = Spent()
-    for c in charges:
-        found[replace(c, times=1)] += c.times
-    return found
-
-
-def as_charges(spent: Spent) -> Charges:
-    return merged(replace(c, times=t) for c, t in spent.items())
 
 
 @dataclass
@@ -75,7 +74,7 @@ class Account:
         return found
 
 
-class Bound:
+class _Bound:
     """Whether charges stay within an epsilon, answered mostly from what is known already.
 
     More of anything costs more, so what fits tells of all that is less, and what does not of all that is
@@ -124,11 +123,11 @@ class Budget:
     def __init__(self, epsilon: float, delta: float, per_requester: float | None = None) -> None:
         check_budget(epsilon, delta)
         self.epsilon, self.delta, self.per_requester = epsilon, delta, per_requester
-        self.all = Bound(epsilon, delta)
+        self.all = _Bound(epsilon, delta)
         self.each = None
         if per_requester is not None:
             check_budget(per_requester, delta, "per_requester")
-            self.each = Bound(per_requester, delta)
+            self.each = _Bound(per_requester, delta)
 
     def admits(self, account: Account, requester: Hashable, cost: Charges) -> bool:
         """Whether one more visit fits; one for everybody has to fit into what each requester has left."""
@@ -198,7 +197,7 @@ def statement(
         return "everybody" if who is EVERYBODY else "coordinator" if who < 0 else names[who]
 
     def figure(spent: Spent) -> float | None:
-        return finite(epsilon(as_charges(spent), delta, grid))
+        return _finite(epsilon(as_charges(spent), delta, grid))
 
     sites = []
     for i, account in enumerate(accounts):
@@ -208,7 +207,7 @@ def statement(
             "name": names[i],
             "rows": int(rows[i]),
             "epsilon": figure(account.all()),
-            "units": {unit: finite(e) for unit, e in units.items()},
+            "units": {unit: _finite(e) for unit, e in units.items()},
             "everybody": figure(account.of(EVERYBODY)),
             "by": {called(who): figure(account.of(who)) for who in account.spent if who is not EVERYBODY},
             "charges": [{"for": called(who), **asdict(charge)} for who, charge in by_charge],
@@ -223,6 +222,6 @@ def statement(
     return {"delta": delta, "grid": grid, "budget": bounds, "sites": sites, "outside": outside}
 
 
-def finite(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     """JSON has no infinity."""
     return value if math.isfinite(value) else None

@@ -20,8 +20,7 @@ import numpy as np
 from coterie.methods.advised import ALONE
 from coterie.methods.baselines import NOTHING
 from coterie.metrics import no_model
-from coterie.metrics.evidence import ALSO, PROPER, Held
-from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
+from coterie.metrics.learnt import ALSO, PROPER, UNKNOWN, Figures, Held, Learnt, learnt
 from coterie.metrics.no_model import CONSTANT
 from coterie.metrics.summary import means_of_known
 from coterie.metrics.table import METRICS

@@ -37,9 +37,10 @@ from torch import Tensor
 
 from coterie.core.client import Task
 from coterie.core.errors import Diverged
+from coterie.core.facts import method_fact
 from coterie.core.held import Held
 from coterie.core.kernel import Part
-from coterie.core.method import Models, makes_models, only_for
+from coterie.core.method import Models, only_for
 from coterie.kernels import Calibrate
 from coterie.nets.sound import REMEDY
 from coterie.nets.wrapped import innermost
@@ -86,7 +87,7 @@ def _amount(times: float) -> str:
 def _far_off(experiment: Experiment, models: Models, start: Held, record: Record) -> dict[int, float]:
     """{client: how many times the loss of knowing nothing}, of those whose own model has diverged."""
     roster, entry = experiment.roster, record.metrics[-1]
-    owners = models.owners if makes_models(experiment.method) else torch.arange(len(roster))
+    owners = models.owners if method_fact(experiment.method, "train") else torch.arange(len(roster))
     last, first = ((m["scores"] or {}).get("own/test", {}) for m in (entry, record.metrics[0]))
     test = Sight(experiment, last, first, "test")
     if experiment.net.accounts:
@@ -159,7 +160,7 @@ class Sight:
             nothing = np.fmax(nothing, spread(nothing, before))
         nothing = np.where(nothing > 0, nothing, before)
         told = _local_losses(record)
-        losses = self.losses if makes_models(experiment.method) else told[-1]
+        losses = self.losses if method_fact(experiment.method, "train") else told[-1]
         with np.errstate(invalid="ignore", divide="ignore"):
             times = losses / nothing
             slow = (losses <= before) & ~got_worse(told, before)

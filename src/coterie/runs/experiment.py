@@ -27,16 +27,7 @@ from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact, method_fact
 from coterie.core.kernel import kernel_to_dict
 from coterie.core.learner import COUPLED, LOSSES, NO_ROW, Loss
-from coterie.core.method import (
-    Method,
-    bounds_work,
-    check_method,
-    hides,
-    local_of,
-    makes_models,
-    undecided,
-    works,
-)
+from coterie.core.method import Method, bounds_work, check_method
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.engines.base import Engine
@@ -105,7 +96,7 @@ def experiment_of(
     key = Key(settings.seed, rounds=settings.rounds)
     check_work(method, roster, setup.model, own.loss, own.transform is not None)
     said = [*check_method(method, roster, setup.beliefs, key)]
-    for hook in hooked if undecided(method) else ():
+    for hook in hooked if method_fact(method, "undecided") else ():
         if (found := hook.prepare(method, setup, settings, connector, engine, own)) is not None:
             method, settings, more = found
             said += more
@@ -167,7 +158,8 @@ def _ground(
 ) -> tuple[Ground, Beliefs]:
     """What the net is made of, and the first beliefs on its device."""
     wraps, roster, met = settings.wrap, setup.roster, setup.met
-    local = local_of(method) if met is not None and works(method) else None
+    works = method_fact(method, "works")
+    local = method_fact(method, "local") if met is not None and works else None
     work = () if local is None else (kernel_to_dict(local),)  # as sites are told of it; one's own has no name
     reveals, kernels = shown_by(wraps, method.reveals(), work)
     device = device_of(settings.device)
@@ -185,8 +177,8 @@ def _ground(
         kernels if met is not None else (),
         settings.rounds,
         any(wrapper.always_seals for wrapper, _ in wrappers(wraps)),
-        bounded=bounds_work(method, roster) or (hides(method) and not works(method)),
-        scores=scores_of(wraps) if makes_models(method) else "none",
+        bounded=bounds_work(method, roster) or bool(method_fact(method, "hides") and not works),
+        scores=scores_of(wraps) if method_fact(method, "train") else "none",
     )
     return ground, {name: t.to(device) for name, t in setup.beliefs.items()}
 
@@ -203,7 +195,7 @@ def for_use(experiment: Experiment) -> Experiment:
 
 
 def _large_batches(method: Method, roster: Roster) -> list[str]:
-    batch = kernel_fact(local_of(method), "batch")
+    batch = kernel_fact(method_fact(method, "local"), "batch")
     small = [m.name for m in roster.members if m.train < batch]
     if not small:
         return []

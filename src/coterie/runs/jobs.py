@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from coterie.core import errors
-from coterie.core.clock import CLOCK, since
+from coterie.core.clock import CLOCK
 from coterie.core.errors import BadInput, BadRun, CoterieError, Several, UnknownName, lines_of
 from coterie.engines import threads
 
@@ -101,7 +101,7 @@ def _tasks(listed: int, said: int, parent: int, jobs: int, work: Work) -> int:
         threads.use(max(1, threads.many() // jobs))
         while task := os.read(listed, NUMBER):
             work(int.from_bytes(task, "big"), say)
-        say({"spent": since(before)})
+        say({"spent": CLOCK.since(before)})
         return 0
     except CoterieError as error:
         lines = [line[:LONGEST] for line in lines_of(error)]

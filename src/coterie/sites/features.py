@@ -49,7 +49,7 @@ from torch import Tensor, nn
 
 from coterie.core import belief as tree
 from coterie.core.belief import Belief, Beliefs
-from coterie.core.client import Client, Samples, add_tensors, bytes_of
+from coterie.core.client import Client, Samples, digest_of
 from coterie.core.errors import BadData, BadInput, BadRun, Diverged, UnknownName
 from coterie.core.held import hold
 from coterie.core.learner import Learner
@@ -66,7 +66,7 @@ from coterie.kernels import SGD
 from coterie.kernels.score import Score
 from coterie.metrics.table import METRICS, headline
 from coterie.nets.in_process import InProcess, joined
-from coterie.sites.last_layer import Body, cut, headless, last_linear, of_last
+from coterie.sites.last_layer import Body, cut, headless, last_linear
 from coterie.storage.tensors import read_tensors, write_tensors
 
 log = logging.getLogger("coterie")
@@ -123,7 +123,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Figures:
+class _Figures:
     """Of the server's work: its training rows, a metric on the clients' test rows, seconds of training."""
 
     rows: int
@@ -133,12 +133,12 @@ class Figures:
 
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class _Entry:
     """The server's tensors; the features of each set of samples, in order; figures."""
 
     server: Belief
     features: tuple[Tensor, ...]
-    figures: Figures
+    figures: _Figures
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,22 +183,23 @@ def stage(
     if share and dealing != key:
         decided["deal"] = dealing.seed
     path = _entry_path(clients, model, x, decided)
-    entry, how = _found_or_made(path, lambda: made(options, model, last, kept, server, key, device))
+    entry, how = _found_or_made(path, lambda: _made(options, model, last, kept, server, key, device))
     trained = tree.load(copy.deepcopy(model), entry.server)
     body = headless(trained, last, tuple(x.shape[1:])) if options.freeze else None
-    notes = (*said(options, clients, entry.figures, body), how, *thin)
+    notes = (*_said(options, clients, entry.figures, body), how, *thin)
     if body is None:
         # the server's weights, one set or one for each client, with the last layer's bias as it was drawn
         all_alike = tree.repeat(tree.stack([entry.server]), tree.count(beliefs))
         bias = f"{last}.bias" if last else "bias"
         start = {n: t if n == bias else all_alike[n] for n, t in beliefs.items()}
         return Staged(tuple(kept), trained, start, notes, None)
-    head = of_last(beliefs, last)
+    # the last layer's tensors alone, under their names in it
+    head = {n.removeprefix(f"{last}."): t for n, t in beliefs.items() if n.startswith(f"{last}.")}
     layer = tree.load(copy.deepcopy(model.get_submodule(last)), tree.row(head, 0))
     return Staged(tuple(_seen_through(kept, entry.features)), layer, head, notes, body)
 
 
-def made(
+def _made(
     options: Features,
     model: nn.Module,
     last: str,
@@ -206,19 +207,19 @@ def made(
     server: Client,
     key: Key,
     device: torch.device,
-) -> Entry:
+) -> _Entry:
     """The server's training, and one pass over every client's samples."""
     begin = time.perf_counter()
     belief, value = pretrained(model, server, options.work(), options.epochs, key, device)
-    figures = Figures(len(server.train), headline(server.task), value, time.perf_counter() - begin)
+    figures = _Figures(len(server.train), headline(server.task), value, time.perf_counter() - begin)
     if not options.freeze:
-        return Entry(belief, (), figures)
+        return _Entry(belief, (), figures)
     trained = tree.load(copy.deepcopy(model), belief).to(device)
     body = headless(trained, last, tuple(server.train.x.shape[1:]))
-    return Entry(belief, tuple(body.features(s.x) for s in _distinct(kept).values()), figures)
+    return _Entry(belief, tuple(body.features(s.x) for s in _distinct(kept).values()), figures)
 
 
-def _found_or_made(path: Path, make: Callable[[], Entry]) -> tuple[Entry, str]:
+def _found_or_made(path: Path, make: Callable[[], _Entry]) -> tuple[_Entry, str]:
     """What the cache has, else what is made now; and which of the two it was."""
     told = ""
     try:
@@ -229,7 +230,10 @@ def _found_or_made(path: Path, make: Callable[[], Entry]) -> tuple[Entry, str]:
         told = "; what the cache had was damaged, and is replaced"
     entry = make()
     try:
-        _write_entry(path, entry)
+        tensors = {SERVER + n: t for n, t in entry.server.items()}
+        tensors |= {f"{FEATURES}{i}": t for i, t in enumerate(entry.features)}
+        total = digest_of(tensors=dict(sorted(tensors.items())))
+        write_tensors(path, tensors, {"figures": asdict(entry.figures), "sum": total})
     except BadRun as error:
         told += f"; not kept for other runs: {error}"
     return entry, f"features, the server's training: {entry.figures.seconds:.1f} s{told}"
@@ -251,7 +255,7 @@ def _seen_through(clients: Sequence[Client], features: Sequence[Tensor]) -> list
     return [replace(c, features=(), **mine) for c, mine in zip(clients, parts, strict=True)]
 
 
-def said(options: Features, clients: Sequence[Client], figures: Figures, body: Body | None) -> list[str]:
+def _said(options: Features, clients: Sequence[Client], figures: _Figures, body: Body | None) -> list[str]:
     """For the run's record: whose rows the server had, how good it is alone, what clients train."""
     total = sum(len(c.train) for c in clients)
     if options.source == "clients":
@@ -284,26 +288,20 @@ def divided(clients: Sequence[Client], share: float, key: Key) -> tuple[list[Cli
     With a share of 0 it has all training rows of the clients, and nothing is taken from them.
     """
     kept, own = list(clients), [c.train for c in clients]
-    if share:
-        pairs = [_set_aside(c, share, key.at("aside", i)) for i, c in enumerate(clients)]
-        kept, own = [client for client, _ in pairs], [rows for _, rows in pairs]
+    for i, client in enumerate(clients) if share else ():  # each label in proportion
+        x, y = client.train.x, client.train.y
+        if len(y) < 2:
+            raise BadInput(
+                f"client {client.name!r} has {len(y)} training row(s), of which none can be set aside: "
+                "give it more, or take features source=clients"
+            )
+        rows = hold_out(y.cpu().numpy(), share, key.at("aside", i).numpy(), f"client {client.name!r}")
+        mine, own[i] = (Samples(x[r], y[r]) for r in map(torch.from_numpy, rows))
+        kept[i] = replace(client, train=mine)
     tests = list({place(c.test): c.test for c in clients}.values())
     nothing = Samples(clients[0].train.x[:0], clients[0].train.y[:0])
     censored = clients[0].censored
     return kept, Client("the server", joined(own), joined(tests), validation=nothing, censored=censored)
-
-
-def _set_aside(client: Client, share: float, key: Key) -> tuple[Client, Samples]:
-    """The client without a share of its training rows, each label in proportion, and these rows."""
-    x, y = client.train.x, client.train.y
-    if len(y) < 2:
-        raise BadInput(
-            f"client {client.name!r} has {len(y)} training row(s), of which none can be set aside: "
-            "give it more, or take features source=clients"
-        )
-    rows = hold_out(y.cpu().numpy(), share, key.numpy(), f"client {client.name!r}")
-    mine, held = (Samples(x[r], y[r]) for r in map(torch.from_numpy, rows))
-    return replace(client, train=mine), held
 
 
 def _check_kept(
@@ -351,45 +349,23 @@ def _entry_path(clients: Sequence[Client], model: nn.Module, x: Tensor, decided:
     first = tree.stack([tree.belief_of(model)])
     with one_thread_each(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         computed = copy.deepcopy(model).eval()(x)  # two modules may differ in nothing but their forward
-    told = {"version": VERSION, "data": _fingerprint(clients, first), "model": repr(model)}
-    told |= {"computed": _fingerprint([], {"": computed}), **decided}
+    told = {"version": VERSION, "data": digest_of(*clients, tensors=first), "model": repr(model)}
+    told |= {"computed": digest_of(tensors={"": computed}), **decided}
     name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:24]
     return store("features") / f"{name}.safetensors"
 
 
-def _write_entry(path: Path, entry: Entry) -> None:
-    tensors = {SERVER + n: t for n, t in entry.server.items()}
-    tensors |= {f"{FEATURES}{i}": t for i, t in enumerate(entry.features)}
-    write_tensors(
-        path,
-        tensors,
-        {"figures": asdict(entry.figures), "sum": _fingerprint([], dict(sorted(tensors.items())))},
-    )
-
-
-def _read_entry(path: Path) -> Entry | None:
+def _read_entry(path: Path) -> _Entry | None:
     """The entry as it was written; None if there is none. A damaged one is refused."""
     if not path.exists():
         return None
     try:
         tensors, header = read_tensors(path)
-        if header["sum"] != _fingerprint([], dict(sorted(tensors.items()))):
+        if header["sum"] != digest_of(tensors=dict(sorted(tensors.items()))):
             raise ValueError("its checksum is wrong")
-        figures = Figures(**header["figures"])
+        figures = _Figures(**header["figures"])
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise BadRun(f"{path} is damaged ({error}): delete it") from None
     server = {n.removeprefix(SERVER): t for n, t in tensors.items() if n.startswith(SERVER)}
     parts = range(len(tensors) - len(server))
-    return Entry(server, tuple(tensors[f"{FEATURES}{i}"] for i in parts), figures)
-
-
-def _fingerprint(clients: Sequence[Client], tensors: Mapping[str, Tensor]) -> str:
-    """Rows and tensors in a few letters."""
-    total = hashlib.sha256()
-    for client in clients:
-        total.update(client.name.encode())
-        for part in (client.train, client.validation, client.test):
-            total.update(bytes_of(part.x))
-            total.update(bytes_of(part.y))
-    add_tensors(total, tensors)
-    return total.hexdigest()[:16]
+    return _Entry(server, tuple(tensors[f"{FEATURES}{i}"] for i in parts), figures)

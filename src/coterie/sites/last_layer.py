@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from coterie.core import belief as tree
 from coterie.core.errors import BadInput
 
 ROWS = 1024  # samples of one forward pass: the same ones for the same bits
@@ -87,11 +86,6 @@ def headless(model: nn.Module, last: str, inputs: tuple[int, ...]) -> Body:
     assert isinstance(layer, nn.Linear)
     network.set_submodule(last, nn.Identity())
     return Body(network, last, inputs, layer.in_features, layer.out_features)
-
-
-def of_last(beliefs: tree.Beliefs, last: str) -> tree.Beliefs:
-    """The last layer's tensors alone, under their names in it."""
-    return {n.removeprefix(f"{last}."): t for n, t in beliefs.items() if n.startswith(f"{last}.")}
 
 
 def _traced(model: nn.Module, x: Tensor, called: str) -> tuple[str, Tensor]:

@@ -59,7 +59,7 @@ def leaning(clients: Sequence[Client]) -> tuple[dict[str, Any], ...]:
     )
 
 
-class InputColumn(NamedTuple):
+class _InputColumn(NamedTuple):
     """A column of a table, and which inputs are made of it: from `begin` to before `end`; `place` is its own
     among the columns that were prepared, -1 where inputs are columns as they are.
     """
@@ -70,20 +70,20 @@ class InputColumn(NamedTuple):
     place: int = -1
 
 
-def _columns_of(client: Client) -> list[InputColumn]:
+def _columns_of(client: Client) -> list[_InputColumn]:
     """As its table calls them; inputs without names are counted from 0."""
     if client.preparation is None:
         names = client.features or tuple(f"x{i}" for i in range(client.train.x.shape[1]))
-        return [InputColumn(name, i, i + 1) for i, name in enumerate(names)]
-    found, end = list[InputColumn](), 0
+        return [_InputColumn(name, i, i + 1) for i, name in enumerate(names)]
+    found, end = list[_InputColumn](), 0
     for place, part in enumerate(client.preparation.parts):
         begin, end = end, end + len(part.inputs)
         if not part.unused:  # one more input may say who lacks it, which tells sites apart
-            found.append(InputColumn(part.column.name, begin, end - part.told, place))
+            found.append(_InputColumn(part.column.name, begin, end - part.told, place))
     return found
 
 
-def _values_of(column: InputColumn, clients: Sequence[Client]) -> Array:
+def _values_of(column: _InputColumn, clients: Sequence[Client]) -> Array:
     """[row] of all clients' training: a number as it was before each scaled it, so that equal ones are equal
     again; the place of a category's value; NaN where a client lacks the column.
     """
@@ -102,7 +102,7 @@ def _values_of(column: InputColumn, clients: Sequence[Client]) -> Array:
     return np.round(whole / (SAME * min(spreads))) * (SAME * min(spreads)) if spreads else whole
 
 
-def _text_of(column: InputColumn, client: Client) -> Text:
+def _text_of(column: _InputColumn, client: Client) -> Text:
     """What people call a value, of those that `_values_of` gives."""
     if client.preparation is None or not (made_of := client.preparation.parts[column.place].column).values:
         return number_text

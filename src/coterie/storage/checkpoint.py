@@ -303,7 +303,14 @@ def _remedy_for(value: Any) -> str:
 def _unpack(skeleton: Any, tensors: Mapping[str, Tensor], known: Mapping[str, type]) -> Any:
     form, content = next(iter(skeleton.items()))
     if form in ("tensor", "meta"):
-        return _tensor_of(form, content, skeleton, tensors)
+        if form == "meta":
+            shape, dtype = content
+            tensor = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
+        else:
+            tensor = tensors[content].to(skeleton.get("device", "cpu"))
+        if "parameter" in skeleton:
+            return nn.Parameter(tensor, requires_grad=skeleton["parameter"])
+        return tensor.requires_grad_() if skeleton.get("grad") else tensor
     if form == "held":
         parts = tuple(Part(**_unpack(part, tensors, known)) for part in content)
         reserve(i for part in parts for i in part.ids.tolist())
@@ -323,14 +330,3 @@ def _unpack(skeleton: Any, tensors: Mapping[str, Tensor], known: Mapping[str, ty
     if form == "numpy":
         return np.dtype(content[0]).type(content[1])
     return content
-
-
-def _tensor_of(form: str, content: Any, how: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor:
-    if form == "meta":
-        shape, dtype = content
-        made = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    else:
-        made = tensors[content].to(how.get("device", "cpu"))
-    if "parameter" in how:
-        return nn.Parameter(made, requires_grad=how["parameter"])
-    return made.requires_grad_() if how.get("grad") else made

@@ -32,22 +32,20 @@ def read_decisions(folder: Path) -> list[dict[str, Any]]:
         texts = path.read_bytes().splitlines() if path.exists() else []
     except OSError as error:
         raise BadRun(f"cannot read {path}: {error.strerror}: check the path") from None
-    lines = [_line(text, f"line {i} of {path}") for i, text in enumerate(texts, 1)]
+    lines = []
+    for i, text in enumerate(texts, 1):
+        try:
+            line = json.loads(text)
+            whole = isinstance(line, dict) and all(isinstance(line.get(key), str) for key in ALWAYS)
+            when = instant(line) if whole else None
+        except (ValueError, RecursionError):
+            when = None
+        if when is None:
+            raise BadRun(f"line {i} of {path} is damaged: mend or delete it")
+        lines.append(dict(line))
     for line in lines:
         LINES.check(line, path)
     return lines
-
-
-def _line(text: bytes, where: str) -> dict[str, Any]:
-    try:
-        line = json.loads(text)
-        whole = isinstance(line, dict) and all(isinstance(line.get(key), str) for key in ALWAYS)
-        when = instant(line) if whole else None
-    except (ValueError, RecursionError):
-        when = None
-    if when is None:
-        raise BadRun(f"{where} is damaged: mend or delete it")
-    return dict(line)
 
 
 def instant(line: Mapping[str, Any]) -> datetime:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
-from coterie.core.errors import BadRun, Diverged, Refused, lines_of
+from coterie.core.errors import BadRun
 from coterie.core.observer import What, said
 from coterie.storage.atomic import Entry, append_line, keep_lines
 from coterie.storage.tail import last_lines
@@ -78,15 +78,3 @@ def refuse_without_result(path: Path) -> None:
     """Refuses to make anything of a run that diverged."""
     if why := read_divergence(path):
         raise BadRun(f"{path} has no result, as training diverged ({why}): start anew with another --out")
-
-
-def end_of(error: BaseException) -> tuple[What, str]:
-    """How an error ends a run, and what it says."""
-    line = "; ".join(lines_of(error))
-    if isinstance(error, KeyboardInterrupt):
-        return "stopped", line
-    if isinstance(error, Diverged):
-        return "diverged", line
-    if isinstance(error, Refused):
-        return "refused", line
-    return "failed", line or type(error).__name__

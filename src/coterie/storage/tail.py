@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO
 
 from coterie.storage.atomic import Entry, tables_in
 
@@ -46,27 +45,21 @@ class Tail:
         """
         try:
             with self.path.open("rb") as file:
-                reset = self._replaced(file)
+                inode = os.fstat(file.fileno()).st_ino
+                same, self._inode = inode == self._inode or not self._place, inode
+                file.seek(self._place - len(self._mark))
+                reset = not same or file.read(len(self._mark)) != self._mark  # another file, or other lines
                 if reset:
                     self._place, self._mark = 0, b""
                 file.seek(self._place)
-                return reset, self._read(file.read())
+                data = file.read()
         except OSError:  # it is not there, or not any more
             reset = self._place > 0
             self._place, self._mark, self._inode = 0, b"", 0
             return reset, []
-
-    def _replaced(self, file: IO[bytes]) -> bool:
-        """By another file, or by other lines."""
-        inode = os.fstat(file.fileno()).st_ino
-        same, self._inode = inode == self._inode or not self._place, inode
-        file.seek(self._place - len(self._mark))
-        return not same or file.read(len(self._mark)) != self._mark
-
-    def _read(self, data: bytes) -> list[Entry]:
         whole = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
         entries = tables_in(whole)
         read = b"".join(whole[: len(entries)])
         self._place += len(read)
         self._mark = (self._mark + read)[-MARK:]
-        return entries
+        return reset, entries

@@ -67,20 +67,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     with safe_open(path, framework="pt") as file:
         header = json.loads((file.metadata() or {})["coterie"])
-        listed = _order_of(header)
+        try:  # of each tensor its axes in memory, nothing where they are as usual
+            order = header.pop(ORDER, [])
+            listed = dict((entry, []) if isinstance(entry, str) else entry for entry in order)
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"its header cannot be read: {error}") from None
         names = sorted(file.keys())
         there = set(names)
         axes = {n: along for n, along in listed.items() if n in there}
         axes |= {n: [] for n in names if n not in listed}
         return {name: _laid_out(file.get_tensor(name), along) for name, along in axes.items()}, header
-
-
-def _order_of(header: Any) -> dict[str, list[int]]:
-    """Takes the order out of a header: of each tensor its axes in memory, nothing where they are as usual."""
-    try:
-        return dict((entry, []) if isinstance(entry, str) else entry for entry in header.pop(ORDER, []))
-    except (AttributeError, TypeError) as error:
-        raise ValueError(f"its header cannot be read: {error}") from None
 
 
 def _axes_in_memory(tensor: Tensor) -> list[int]:

@@ -36,8 +36,7 @@ from coterie.features.trials.gains import (
 from coterie.features.trials.measure import balanced_always_the_same, no_model_at
 from coterie.methods.advised import ALONE
 from coterie.methods.baselines import NOTHING
-from coterie.metrics.evidence import ALSO, PROPER, Held
-from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
+from coterie.metrics.learnt import ALSO, PROPER, UNKNOWN, Figures, Held, Learnt, learnt
 from coterie.metrics.summary import Interval
 from coterie.runs.about import labels_of
 

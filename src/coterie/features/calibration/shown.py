@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from coterie.metrics.calibration import NO_TALLY, THRESHOLDS, Calibration, Tally, ece_of, mce_of, taus
+from coterie.metrics.calibration import NO_TALLY, THRESHOLDS, Calibration, Tally, taus
 from coterie.metrics.operating import Counts, net_benefit, treating_all
 from coterie.metrics.summary import Interval, mean_over_clients
 from coterie.show import figures, numbers, plotly, views
@@ -260,7 +260,7 @@ def cells(by_label: views.Groups, counts: Counted) -> tuple[list[str], list[list
         each = [
             (t.total.sum(dim=-1) / t.samples.sum(dim=-1)).tolist() for t in entropies
         ]  # [client] of its samples
-        pooled_ece, pooled_mce = ([float(of(t)) for t in together] for of in (ece_of, mce_of))
+        pooled_ece, pooled_mce = [float(t.ece) for t in together], [float(t.mce) for t in together]
         figures: list[tuple[Interval, str]] = [(views.over_seeds(runs, m), m) for m in ("accuracy", "ece")]
         figures += [(views.over_splits(runs, values), "ece") for values in (pooled_ece, pooled_mce)]
         figures += [(views.over_seeds(runs, m), m) for m in ("brier", "nll")]

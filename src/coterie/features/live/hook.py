@@ -22,11 +22,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coterie.core.errors import BadRun
+from coterie.core.errors import BadRun, Diverged, Refused, lines_of
 from coterie.core.observer import Doing, What
 from coterie.runs.hooks import Hook, Run
 from coterie.storage.atomic import replace_shown
-from coterie.storage.events import Events, end_of, moment
+from coterie.storage.events import Events, moment
 
 FILE = "now.json"
 EVERY = 0.5  # seconds
@@ -144,7 +144,7 @@ def observing(folder: Path | None, rounds: int) -> Iterator[_Observing]:
     try:
         yield seen
     except BaseException as error:
-        what, why = end_of(error)
+        what, why = _end_of(error)
         with contextlib.suppress(BadRun):  # what ended the run may be why nothing can be written
             seen.happened(what, None, why)
         raise
@@ -174,3 +174,15 @@ class LiveHook(Hook):
 
 
 HOOK = LiveHook
+
+
+def _end_of(error: BaseException) -> tuple[What, str]:
+    """How an error ends a run, and what it says."""
+    line = "; ".join(lines_of(error))
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped", line
+    if isinstance(error, Diverged):
+        return "diverged", line
+    if isinstance(error, Refused):
+        return "refused", line
+    return "failed", line or type(error).__name__

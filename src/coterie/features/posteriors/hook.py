@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from coterie.core import belief as tree
-from coterie.core.method import sent_by
+from coterie.core.facts import method_fact
 from coterie.models import MODELS
 from coterie.posteriors import Saved, store
 from coterie.runs.about import fingerprint
@@ -18,6 +18,8 @@ from coterie.runs.hooks import Hook, Run
 def _sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
     rows = {m.name: m.train for m in experiment.roster.members}
     made, roster, origin = network(experiment), experiment.roster, experiment.origin
+    posteriors = method_fact(experiment.method, "posteriors")
+    sent = {} if posteriors is None else posteriors(state, experiment.net.peek, list(rows))
     return [
         Saved(
             name,
@@ -30,9 +32,7 @@ def _sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
             origin.preparations.get(name),
             None if origin.recipe is None else origin.recipe.for_site(name),  # nothing of other sites
         )
-        for name, (posterior, buffers) in sent_by(
-            experiment.method, state, experiment.net.peek, list(rows)
-        ).items()
+        for name, (posterior, buffers) in sent.items()
     ]
 
 

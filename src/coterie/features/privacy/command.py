@@ -38,6 +38,7 @@ from coterie.nets.counting import Counting
 from coterie.nets.wrapped import Wrapped
 from coterie.privacy.accounting import (
     COARSE,
+    as_charges,
     check_budget,
     check_delta,
     epsilon,
@@ -45,7 +46,7 @@ from coterie.privacy.accounting import (
     repeated,
     sigma_for,
 )
-from coterie.privacy.spending import EVERYBODY, Ledger, as_charges
+from coterie.privacy.spending import EVERYBODY, Ledger
 from coterie.runs.builder import prepare
 from coterie.runs.experiment import Experiment
 

@@ -27,7 +27,7 @@ from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.facts import kernel_fact, method_fact
 from coterie.core.held import COORDINATOR, Held
 from coterie.core.kernel import WORK, Kernel, looks, scores
-from coterie.core.method import Method, works
+from coterie.core.method import Method
 from coterie.core.net import EVALUATION, WRAPS, Beside, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
@@ -39,8 +39,8 @@ from coterie.kernels.noisy import NO_BOUND, Noisy, accountable, as_written
 from coterie.kernels.slopes import Slopes
 from coterie.kernels.solving import solves
 from coterie.nets.wrapped import Scores
-from coterie.privacy.accounting import COARSE, accountants, check_budget, check_delta, epsilon
-from coterie.privacy.spending import EVERYBODY, Account, Budget, as_charges, cost_of
+from coterie.privacy.accounting import COARSE, accountants, as_charges, check_budget, check_delta, epsilon
+from coterie.privacy.spending import EVERYBODY, Account, Budget, cost_of
 
 
 @WRAPS.register("private")
@@ -113,7 +113,10 @@ class Private(Accounted):
         for member in roster.members:
             with wrong.one():
                 check_delta(delta, member.train + member.validation + member.test, repr(member.name))
-        local, shows = method_fact(method, "local") if works(method) else None, method.reveals()
+        local, shows = (
+            method_fact(method, "local") if method_fact(method, "works") else None,
+            method.reveals(),
+        )
         here = sorted(m.train for m in roster.members if m.train) or [0]  # of those who are there
         if local is not None and cost_of(local, {"train": here[0]}) is None:
             wrong.add(_no_bound(local, "bounded" if roster.task == "survival" else "dp"))

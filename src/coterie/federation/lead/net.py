@@ -205,7 +205,7 @@ class Federated(Remote):
             member = self.met.enter(site, boot)
             if not self.roster.members[site].train:
                 members = (*self.roster.members[:site], member, *self.roster.members[site + 1 :])
-                self.roster = self.post.roster = replace(self.roster, members=members)
+                self.post.roster = replace(self.roster, members=members)
             begin = {**self.begin, "do": "begin", "ground": self.met.rule.ground, "number": site}
             begin["fold"] = self.met.fold
             begin["plan"] = signed_plan(self.met.lines.kit, self.post.transport.run, self.plan)

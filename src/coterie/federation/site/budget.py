@@ -42,8 +42,8 @@ from coterie.federation.policy.keys import Policy
 from coterie.federation.site.state_folders import STATE_FILES, kin_of, one_at_a_time
 from coterie.kernels.noisy import as_written
 from coterie.nets.courier import said
-from coterie.privacy.accounting import COARSE, Charges, accountants, check_delta, epsilon
-from coterie.privacy.spending import Account, Budget, as_charges, cost_of
+from coterie.privacy.accounting import COARSE, Charges, accountants, as_charges, check_delta, epsilon
+from coterie.privacy.spending import Account, Budget, cost_of
 from coterie.storage.atomic import readable_errors
 
 LEDGER, SECRET = "ledger.jsonl", "noise.key"

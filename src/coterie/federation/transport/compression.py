@@ -25,9 +25,9 @@ from torch import Tensor
 
 from coterie.core.errors import BadData, Refused, shown
 from coterie.core.wire import aligned, pack, unpack
-from coterie.nets.lossy import Lossy, Memory, size_in, squeeze_of
+from coterie.nets.lossy import Lossy, Memory, squeeze_of
 from coterie.nets.lossy import unpack as unsqueezed
-from coterie.nets.packing import LEAST, Reference, reference_of
+from coterie.nets.packing import LEAST, Layout, Reference
 from coterie.storage.checkpoint import as_tensor
 
 ROOM = 2**30  # bytes of models that are remembered
@@ -65,7 +65,7 @@ class Compression:
                 meta, data, owed = how.pack(model, reference, self.owed.get(place) if reference else None)
                 if learns:  # the model as the receiver has it
                     lossy = isinstance(how, Lossy)
-                    after = reference_of(unsqueezed(meta, data, reference) if lossy else dict(model))
+                    after = Reference.of(unsqueezed(meta, data, reference) if lossy else dict(model))
                 if way.startswith(TO):  # a peer goes on with a model of its own, which has what was not sent
                     owed = None
                 told[id], sent[place] = meta, (after, owed)
@@ -92,7 +92,7 @@ class Compression:
             raise BadData(f"parcels {shown(told)} are not in the message: are both ends of the same version?")
         found = {n: t for n, t in tensors.items() if not n.startswith(MARK)}
         with self.lock:
-            size = sum(size_in(meta, self.known.get((way, k))) for k, meta in enumerate(told.values()))
+            size = sum(_size_in(meta, self.known.get((way, k))) for k, meta in enumerate(told.values()))
             if size > self.most:
                 raise Refused(
                     f"a message of {len(data)} bytes with models of {size}, of at most {self.most}: send "
@@ -105,7 +105,7 @@ class Compression:
                 model = unsqueezed(meta, packed.numpy().data, reference)
                 found |= {f"{id}/{name}": aligned(t) for name, t in model.items()}
                 if learns:
-                    self._remember((way, k), reference_of(model))
+                    self._remember((way, k), Reference.of(model))
         return message, found
 
     def clear(self) -> None:
@@ -152,3 +152,10 @@ def _models_in(tensors: Mapping[str, Tensor]) -> tuple[dict[str, dict[str, Tenso
 
 def _size_of(reference: Reference) -> int:
     return sum(t.nbytes for t in reference.tensors.values())
+
+
+def _size_in(meta: Mapping[str, Any], reference: Reference | None = None) -> int:
+    """Bytes of the model that a packed one becomes, by what is told of it, before memory is taken for it."""
+    if isinstance(meta, Mapping) and "tensors" in meta and "reference" not in meta:
+        return Layout.read(meta["tensors"]).size
+    return 0 if reference is None else reference.layout.size

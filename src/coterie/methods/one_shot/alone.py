@@ -22,7 +22,7 @@ from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
 from coterie.core.held import Held
 from coterie.core.kernel import Trainer
-from coterie.core.method import Reveals, template_of
+from coterie.core.method import Reveals
 from coterie.core.net import Net, Replies, settle, to_own
 from coterie.core.options import bounded, check_options, chosen
 from coterie.core.roster import Roster
@@ -114,7 +114,7 @@ class Alone:
         """Refuses more draws than memory has room for, before anything runs: `sets` of mean and draws; and a
         full covariance of more parameters than there may be.
         """
-        template = template_of(start)
+        template = tree.rows(start, torch.tensor([0]))
         weights = sum(t.numel() for name, t in template.items() if name.rpartition(".")[2] not in STATISTICS)
         if self.form == "full" and weights > FULL:
             raise BadInput(f"a full covariance of {weights} parameters, at most {FULL}: use form=low-rank")
