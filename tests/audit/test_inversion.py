@@ -12,8 +12,18 @@ from PIL import Image
 
 from coterie.data.preparation import Column, Part, Preparation
 from coterie.features.audit import canaries, inversion
-from coterie.features.audit.inversion import batch_of, in_one_step, rate_of
-from coterie.features.audit.rows import columns, cosines, enlarged, is_picture, pixels_of, png, side_by_side
+from coterie.features.audit.inversion import (
+    batch_of,
+    columns,
+    cosines,
+    enlarged,
+    in_one_step,
+    is_picture,
+    pixels_of,
+    png,
+    rate_of,
+    side_by_side,
+)
 from coterie.kernels import SGD
 from coterie.kernels.dp import DP
 

@@ -245,7 +245,7 @@ def attack(subject: Subject) -> dict[str, Any]:
     clients = list(subject.clients)
     clients[place] = with_planted(client, rows, present)
     listener = _Listener(subject.learner, rows, place)
-    experiment = listened_to(subject.again(clients), listener.made, listener.left)
+    experiment = listened_to(subject.here.again(clients), listener.made, listener.left)
     models = played(experiment, subject.record.done)
     beliefs, of = experiment.net.peek(models.beliefs), int(models.of[place])
     was_in, bounds = present.numpy(), {}

@@ -54,7 +54,7 @@ class Sum(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Overheard(Wrapped):
+class _Overheard(Wrapped):
     """Calls `replied` for each reply of local work, `left` for each that leaves its host, when it first does,
     and `mixed` for each sum of beliefs.
     """
@@ -161,7 +161,7 @@ def listened_to(
 ) -> Experiment:
     """The same experiment on a net that somebody listens to."""
     trained = frozenset(n for n, p in experiment.model.named_parameters() if p.requires_grad)
-    return replace(experiment, net=Counting(Overheard(experiment.net.net, replied, left, mixed, trained)))
+    return replace(experiment, net=Counting(_Overheard(experiment.net.net, replied, left, mixed, trained)))
 
 
 def played(experiment: Experiment, rounds: int, begin: Callable[[int], None] = lambda round: None) -> Models:

@@ -42,6 +42,16 @@ class _Ground:
     method: Method
     setup: Setup
 
+    def again(self, clients: Sequence[Client] | None = None) -> Experiment:
+        """The run once more, in this process, with these clients in the place of its own."""
+        setup = self.setup
+        if clients is not None:
+            together = banked(clients)
+            setup = replace(setup, clients=together, roster=roster_of(together, digests=True))
+        whole = self.settings.rounds  # as many rounds as there were, whatever they cost
+        settings, engine = replace(self.settings, evaluate=whole, budget=()), self.settings.made("engine")
+        return experiment_of(setup, settings, self.method, connector=Simulated(), engine=engine, command=None)
+
 
 @dataclass(frozen=True, eq=False)
 class Subject:
@@ -91,20 +101,6 @@ class Subject:
         beliefs = self.here.setup.beliefs
         return tree.row(beliefs, client if tree.count(beliefs) > 1 else 0)
 
-    def again(self, clients: Sequence[Client] | None = None) -> Experiment:
-        return _again(self.here, clients)
-
-
-def _again(ground: _Ground, clients: Sequence[Client] | None = None) -> Experiment:
-    """The run once more, in this process, with these clients in the place of its own."""
-    setup = ground.setup
-    if clients is not None:
-        together = banked(clients)
-        setup = replace(setup, clients=together, roster=roster_of(together, digests=True))
-    whole = ground.settings.rounds  # as many rounds as there were, whatever they cost
-    settings, engine = replace(ground.settings, evaluate=whole, budget=()), ground.settings.made("engine")
-    return experiment_of(setup, settings, ground.method, connector=Simulated(), engine=engine, command=None)
-
 
 def read_subject(path: Path, client: str = "", seed: int = 0, canaries: int = 200) -> Subject:
     """A run that is over, ready to be attacked; refused with the reason if it is not."""
@@ -116,7 +112,7 @@ def read_subject(path: Path, client: str = "", seed: int = 0, canaries: int = 20
         why = "this run was started from Python and its rows are not in its folder: audit a run of the shell"
     ground = None if why else _dealt_again(path, record)
     models = {} if ground is None else read_models(path)
-    shared = None if ground is None else _shared_of(path, record, ground)
+    shared = None if ground is None else _shared_model(path, record, ground)
     asked = (client,) if client else tuple(record.clients)
     # by itself the client with the fewest training rows, which has the most to lose; the first of several
     target = client or min(record.about["clients"], key=lambda c: int(c["train"]))["name"]
@@ -143,7 +139,7 @@ def _dealt_again(path: Path, record: Record) -> _Ground:
     key = Key(settings.seed, rounds=settings.rounds)
     setup = Builder().setup(settings, lambda roster, start: method.check(roster, start, key))
     ground = _Ground(settings, method, setup)
-    experiment = _again(ground)
+    experiment = ground.again()
     experiment.net.close()
     if experiment.about["fingerprint"] != record.about["fingerprint"]:
         why = "the data or the first model differ from those it began with: run it anew, then audit it"
@@ -151,14 +147,14 @@ def _dealt_again(path: Path, record: Record) -> _Ground:
     return ground
 
 
-def _shared_of(path: Path, record: Record, ground: _Ground) -> Belief | None:
+def _shared_model(path: Path, record: Record, ground: _Ground) -> Belief | None:
     """The model that everybody has, from the run's last checkpoint; None where there is none, or where it
     lies in other processes.
     """
     file = brought_back(path / "checkpoint.safetensors")
     if not file.exists():
         return None
-    experiment = _again(ground)
+    experiment = ground.again()
     try:
         saved = checkpoint.load(file, state_type(experiment.method), digest(record.config))
         models = experiment.method.models(saved.state)

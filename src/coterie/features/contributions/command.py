@@ -10,7 +10,7 @@ from rich.text import Text
 from coterie.cli.command import Flags, command_with, flag, word
 from coterie.cli.report import read_sections
 from coterie.core.errors import BadRun, UnknownName
-from coterie.features.contributions import cells as tables
+from coterie.features.contributions import shown as tables
 from coterie.show import views
 from coterie.show.terminal import fitting
 from coterie.storage.paths import given_path
@@ -29,13 +29,13 @@ examples:
 
 
 @dataclass(frozen=True)
-class Asked:
+class _Asked:
     path: str = word("The folder of a run or a comparison.")
     requester: str = flag("", "Show all that one client was given, by name.")
 
 
-@command_with(Flags(Asked, "contributions", HELP))
-def contributions(asked: Asked) -> int:
+@command_with(Flags(_Asked, "contributions", HELP))
+def contributions(asked: _Asked) -> int:
     sections, console = read_sections(given_path(asked.path)), Console()
     for section in sections:
         found = tables.found_in(views.groups(section.records))

@@ -115,8 +115,10 @@ class ExactShapley:
         n = game.players
         sets = [frozenset(some) for size in range(n + 1) for some in combinations(range(n), size)]
         values = dict(zip(sets, game.values(sets), strict=True))
-        shares = [sum(arrivals(n, len(s)) * (values[s | {j}] - values[s]) for s in sets if j not in s)
-                  for j in range(n)]  # fmt: skip
+        shares = []
+        for j in range(n):
+            without = [s for s in sets if j not in s]
+            shares.append(sum(arrivals(n, len(s)) * (values[s | {j}] - values[s]) for s in without))
         return exactly(np.stack([np.asarray(share) for share in shares], axis=1))
 
 

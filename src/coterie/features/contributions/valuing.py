@@ -53,7 +53,7 @@ from coterie.core.kernel import Part
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.contributions.game import Coalition, Estimate, Game, exactly
+from coterie.features.contributions.game import Coalition, Estimate, exactly
 from coterie.kernels.downhill import Downhill
 from coterie.kernels.score import Score
 
@@ -69,10 +69,6 @@ class Trained:
     held: Held
     row: int
     key: Key
-
-    @property
-    def before(self) -> Held:
-        return self.held.rows(torch.tensor([self.row]))
 
     @property
     def id(self) -> int:
@@ -153,8 +149,8 @@ def _sum_of(weights: Tensor, beliefs: Held, place: int, known: Mapping[int, Trai
         raise Unvalued("sums of what was not trained in that round are not valued")
     if bool((heard < 0).any()):
         raise Unvalued("sums with weights below 0 are not valued")
-    own = any(p == place for p, reply in zip(places, replies, strict=True) if reply)
-    from_whom = zip(places, replies, strict=True)
+    from_whom = list(zip(places, replies, strict=True))
+    own = (place, True) in from_whom
     gifts = [reply or (p != COORDINATOR and (p != place or not own)) for p, reply in from_whom]
     players = tuple(dict.fromkeys(p for p, gift in zip(places, gifts, strict=True) if gift))
     whose = tuple(players.index(p) if gift else -1 for p, gift in zip(places, gifts, strict=True))
@@ -167,12 +163,8 @@ def _sum_of(weights: Tensor, beliefs: Held, place: int, known: Mapping[int, Trai
         raise Unvalued("sums of parts of a model are not valued")
     answers = [known[id].id if id in known else -1 for id in ids]
     alike = all(a == first.id for a, gift in zip(answers, gifts, strict=True) if gift)
-    return Sum(place, held, heard, whose, players, first.before, alike, first.key)
-
-
-def step_length(lengths: np.ndarray) -> float:
-    """ρ: the root mean square of the replies' distances |a_j| from what went out."""
-    return float(np.sqrt(np.square(lengths).mean()))
+    before = first.held.rows(torch.tensor([first.row]))
+    return Sum(place, held, heard, whose, players, before, alike, first.key)
 
 
 def slopes(apart: np.ndarray, lengths: np.ndarray, step: np.ndarray, steepness: np.ndarray) -> np.ndarray:
@@ -224,9 +216,6 @@ class Judged:
         size = sum(t.element_size() * t.numel() for t in one.values())
         self.at_once = max(1, ROOM // max(1, size))
 
-    def game(self) -> Game:
-        return Game(len(self.sum.players), self.ask)
-
     def ask(self, coalitions: Sequence[Coalition]) -> np.ndarray:
         """[coalition, column]"""
         losses = np.repeat(self.nobody, len(coalitions), axis=0)
@@ -238,17 +227,13 @@ class Judged:
             losses[now] = self._losses(mixed, self.judges)
         if not np.isfinite(losses).all():
             raise Unvalued("a judge went, or a loss was not finite")
-        found: np.ndarray = -losses @ self.columns()
+        columns = np.eye(len(self.judges))  # [judge, column] what each judge counts in a column
+        if self.sum.receiver == COORDINATOR:
+            rows = rows_of(self.net.roster, self.part)[self.judges]
+            others = np.array([[r != j for j in self.sum.players] for r in self.judges])
+            columns = np.concatenate([columns, rows[:, None] * others], axis=1)
+        found: np.ndarray = -losses @ columns
         return found
-
-    def columns(self) -> np.ndarray:
-        """[judge, column] what each judge counts in a column."""
-        each = np.eye(len(self.judges))
-        if self.sum.receiver != COORDINATOR:
-            return each
-        rows = rows_of(self.net.roster, self.part)[self.judges]
-        others = np.array([[r != j for j in self.sum.players] for r in self.judges])
-        return np.concatenate([each, rows[:, None] * others], axis=1)
 
     def _losses(self, models: Held, judges: Sequence[int]) -> np.ndarray:
         """[model, judge]; NaN where nobody answers."""
@@ -274,7 +259,7 @@ def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate,
         torch.tensor([(0, host) for host in hosts]) for hosts in (summed.players, judges)
     )
     mine = Replies(to_players, {}, held, summed.before)
-    length = step_length(net.distances(mine, torch.tensor([0]), at).lengths.numpy())
+    length = float(np.sqrt(np.square(net.distances(mine, torch.tensor([0]), at).lengths.numpy()).mean()))  # ρ
     total = float(summed.weights[order].sum())
     if length == 0:
         return exactly(np.zeros((len(judges), n))), list(judges)

@@ -149,17 +149,11 @@ class GTG:
         n, nobody = game.players, frozenset[int]()
         bottom, top = game.values([nobody, game.everybody])
         if bool((np.abs(top - bottom) <= self.skip * np.abs(bottom)).all()):
-            return skipped(*ends(game))
-        blocks = [[guided(i, n, rng) for i in range(n)] for _ in range(max(8, -(-self.permutations // n)))]
+            first, last = ends(game)  # midway between them, and all between them
+            nothing = np.zeros_like(first)
+            return Estimate((first + last) / 2, nothing, nothing, np.abs(first - last) / 2, {"skipped": 1})
+        blocks = []
+        for _ in range(max(8, -(-self.permutations // n))):
+            orders = ((first, rng.permutation(n).tolist()) for first in range(n))
+            blocks.append([[first, *(j for j in order if j != first)] for first, order in orders])
         return valued(game, blocks, self.tolerance, rng)
-
-
-def guided(first: int, players: int, rng: np.random.Generator) -> list[int]:
-    """An order with this player first, the others at random."""
-    return [first, *(int(j) for j in rng.permutation(players) if j != first)]
-
-
-def skipped(first: np.ndarray, last: np.ndarray) -> Estimate:
-    """Midway between the ends, and all between them."""
-    nothing = np.zeros_like(first)
-    return Estimate((first + last) / 2, nothing, nothing, np.abs(first - last) / 2, {"skipped": 1})

@@ -34,7 +34,7 @@ from coterie.core.net import WRAPS, Beside, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.features.contributions import ESTIMATES
-from coterie.features.contributions.game import exactly
+from coterie.features.contributions.game import Game, exactly
 from coterie.features.contributions.valuing import (
     Judged,
     Sum,
@@ -97,7 +97,7 @@ class Contributions(Wrapped):
     notes: _Notes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.check(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name in OPTIONS})
+        self.check(**{name: getattr(self, name) for name in OPTIONS})
         if self.asks and self.by != FIRST_ORDER:
             raise BadInput(LIMITS.format(self.by))
         object.__setattr__(self, "notes", _Notes())
@@ -197,7 +197,9 @@ class Contributions(Wrapped):
     ) -> Replies:
         replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
         self.notes.round, self.notes.rounds = key.round, key.rounds
-        if self.due and _trains(kernel) and replies.held is not None and len(beliefs.parts) == 1:
+        # a client's work on a model, pulled or not, not a look at one
+        trains = kernel_fact(kernel, "name") in WORK or isinstance(kernel, Leaning | Proximal | Tethered)
+        if self.due and trains and replies.held is not None and len(beliefs.parts) == 1:
             ids, guests = replies.held.parts[0].ids.tolist(), replies.guests.tolist()
             self.notes.replies |= {i: Trained(beliefs, g, key) for i, g in zip(ids, guests, strict=True)}
         return replies
@@ -253,9 +255,11 @@ class Contributions(Wrapped):
                 estimate = exactly(beside_others(estimate.value, rows, judges, summed.players))
             return game_of(estimate, judges, summed.players, joint), len(judges)
         judged = Judged(self.net, summed, part_of(self.roster))
-        estimator = ESTIMATES.make(name, **{o: getattr(self, o) for o in OPTIONS if o in _fields_of(name)})
+        game = Game(len(summed.players), judged.ask)
+        takes = {f.name for f in dataclasses.fields(ESTIMATES[name])}
+        estimator = ESTIMATES.make(name, **{o: getattr(self, o) for o in OPTIONS if o in takes})
         rng = summed.key.at("contributions", name, "at", summed.receiver).numpy()
-        return game_of(estimator(judged.game(), rng), judged.judges, summed.players, joint), judged.scored
+        return game_of(estimator(game, rng), judged.judges, summed.players, joint), judged.scored
 
     def figures(self) -> dict[str, Any]:
         """What was found since it was last asked; nothing of a round that was not looked at."""
@@ -277,12 +281,3 @@ class Contributions(Wrapped):
 
 
 OPTIONS = tuple(f.name for f in dataclasses.fields(Contributions) if f.init and f.name != "net")
-
-
-def _trains(kernel: Any) -> bool:
-    """Whether a kernel is a client's work on a model, pulled or not, not a look at one."""
-    return kernel_fact(kernel, "name") in WORK or isinstance(kernel, Leaning | Proximal | Tethered)
-
-
-def _fields_of(name: str) -> set[str]:
-    return {f.name for f in dataclasses.fields(ESTIMATES[name])}
