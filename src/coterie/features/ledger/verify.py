@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from coterie.features.ledger import entries, heads
 from coterie.features.ledger.proof import Authority, Kept, Proof, clients_of, few, proof_of
 from coterie.storage import chain
@@ -19,6 +21,13 @@ TEXTS = (
     *("config", "about", "remarks", "metrics", "weights", "passed", "run", "federation", "authority"),
     *("answered", "method", "version", "diverged"),
 )
+TYPES = {
+    **dict.fromkeys(("after", "round", "rounds"), int),
+    **dict.fromkeys(TEXTS, str),
+    **dict.fromkeys(("models", "results", "away"), dict),
+    "clients": list,
+}
+NEEDED = {"begin": (), "round": ("round",), "resumed": ("after",), "end": ("models",)}
 ODD = (KeyError, TypeError, ValueError, AttributeError, IndexError)  # of a file that somebody wrote
 EARLIER = "some heads are of an earlier version: only their certificates say of which federation"
 
@@ -75,26 +84,22 @@ def _verdict_line(found: Sequence[Entry], proof: Proof, known: bool, brought: bo
 
 def _is_sound(entry: Entry) -> bool:
     """Whether an entry has what those of its kind have, each of the kind that it should be."""
-    said, first = entry.content, entry.index == 0
-    whole = [said[name] for name in ("after", "round", "rounds") if name in said]
-    texts = [said[name] for name in TEXTS if name in said]
-    if not all(type(n) is int and n >= 0 for n in whole) or not all(isinstance(t, str) for t in texts):
+    said, kind = entry.content, entry.content.get("kind")
+    there = [(said[name], wanted) for name, wanted in TYPES.items() if name in said]
+    if not all(type(value) is wanted for value, wanted in there):
         return False
-    tables = [said[name] for name in ("models", "results", "away") if name in said]
-    if not all(isinstance(table, dict) for table in tables):
+    if any(wanted is int and value < 0 for value, wanted in there):
         return False
-    clients = said.get("clients", [])
-    if not isinstance(clients, list) or not all(isinstance(name, str) for name in clients):
+    if not all(isinstance(name, str) for name in said.get("clients", [])):
         return False
     try:
         entries.numbers_in(said.get("answered", ""))
     except ValueError:
         return False
-    needed = {"begin": (), "round": ("round",), "resumed": ("after",), "end": ("models",)}
-    kind = said.get("kind")
     if "metrics" in said and (kind == "end" or (kind == "resumed" and said.get("after"))):
         return False  # figures of earlier rounds are in entries of their own
-    return kind in needed and (kind == "begin") is first and all(name in said for name in needed[kind])
+    begins = (kind == "begin") is (entry.index == 0)
+    return kind in NEEDED and begins and all(name in said for name in NEEDED[kind])
 
 
 def _end_of(found: Sequence[Entry]) -> Entry | None:
@@ -165,7 +170,7 @@ def _by_files(found: Sequence[Entry], folder: Path, record: Any, strict: bool) -
     nothing.
     """
     first, end = found[0].content, _end_of(found)
-    if entries.config_digest(record.config) != first.get("config"):
+    if entries.content_digest(record.config) != first.get("config"):
         yield "config.toml is not what entry 0 says: it was changed"
     if record.config["method"] != first.get("method"):
         yield "config.toml has another method than entry 0: one of the two was changed"
@@ -175,9 +180,8 @@ def _by_files(found: Sequence[Entry], folder: Path, record: Any, strict: bool) -
         return
     yield from _of_rounds(found, folder, record, strict)
     if end is not None:
-        yield from _of_results(end, folder)
-        yield from _of_last_round(end, record)
-    elif there := [*entries.model_digests(folder), *entries.result_digests(folder)]:
+        yield from _of_end(end, folder, record)
+    elif there := list(entries.digests(folder, (*entries.MODELS, *entries.RESULTS))):
         yield (
             f"entry {len(found) - 1} is the last, and no end, but there is {few(there)}: the chain was cut "
             "off, or the run was killed in its last moment"
@@ -188,15 +192,16 @@ def _of_about(first: Mapping[str, Any], about: Mapping[str, Any]) -> Iterable[st
     """run.json, but for what differs each time a run is repeated."""
     if [str(client["name"]) for client in about["clients"]] != first.get("clients"):
         yield "run.json has other clients than entry 0: one of the two was changed"
-    if "about" in first and entries.about_digest(about) != first["about"]:
-        yield "run.json is not what entry 0 says of clients and columns: it was changed"
-    if "remarks" in first and entries.about_digest(about, entries.REMARKS) != first["remarks"]:
-        yield "run.json is not what entry 0 says of notes and remarks: it was changed"
-    if "version" in first and str(about.get("coterie", "")) != first["version"]:
-        yield f"run.json is not what entry 0 says of the version, {first['version']}: it was changed"
-    again = {"again": first["again"]} if "again" in first else {}
+    now = {
+        "about": (entries.about_digest(about), "clients and columns"),
+        "remarks": (entries.about_digest(about, entries.REMARKS), "notes and remarks"),
+        "version": (str(about.get("coterie", "")), f"the version, {first.get('version')}"),
+    }
+    for name, (value, what) in now.items():
+        if name in first and value != first[name]:
+            yield f"run.json is not what entry 0 says of {what}: it was changed"
     try:
-        same = entries.again_of(about) == again
+        same = entries.again_of(about) == {k: first[k] for k in first.keys() & {"again"}}
     except ODD:
         same = False
     if "about" in first and not same:
@@ -241,10 +246,10 @@ def _of_round(entry: Entry, line: Mapping[str, Any] | None, kept: bool, record: 
     said, r = entry.content, entry.content["round"]
     weights = record.weights[r] if kept else None
     passed = record.passed[r] if kept and "passed" in said and r in set(record.passed) else None
-    if line is not None and entries.line_digest(line) != said.get("metrics"):
+    if line is not None and entries.lines_digest([line]) != said.get("metrics"):
         yield f"metrics.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
         return
-    if weights is not None and entries.weights_digest(weights) != said.get("weights"):
+    if weights is not None and entries.array_digest(weights, np.float32) != said.get("weights"):
         yield f"collaboration.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
         return
     if line is None or weights is None:
@@ -261,8 +266,18 @@ def _of_round(entry: Entry, line: Mapping[str, Any] | None, kept: bool, record: 
         yield f"entry {entry.index} says otherwise than round {r} of the record of {few(other)}"
 
 
-def _of_last_round(end: Entry, record: Any) -> Iterable[str]:
-    """A run ends after all its rounds, when a budget is spent, or because training diverged."""
+def _of_end(end: Entry, folder: Path, record: Any) -> Iterable[str]:
+    """Models and further files that a run writes at its end, which comes after all its rounds, when a budget
+    is spent, or because training diverged.
+    """
+    told: Mapping[str, str] = {**end.content["models"], **end.content.get("results", {})}
+    patterns = (*entries.MODELS, *(entries.RESULTS if "results" in end.content else ()))
+    there = entries.digests(folder, patterns)
+    for name in sorted(told.keys() | there.keys()):
+        if name not in there:
+            yield f"{name} is missing, of which entry {end.index} tells"
+        elif told.get(name) != there[name]:
+            yield f"{name} is not what entry {end.index} says: it was changed"
     rounds, diverged = int(record.config["rounds"]), "diverged" in end.content
     if record.done > rounds:
         yield f"metrics.jsonl has round {record.done}, and config.toml says {rounds} rounds"
@@ -273,16 +288,3 @@ def _of_last_round(end: Entry, record: Any) -> Iterable[str]:
             f"events.jsonl does not end with training that diverged, as entry {end.index} does: it was "
             "changed, or the run went on since (coterie resume)"
         )
-
-
-def _of_results(entry: Entry, folder: Path) -> Iterable[str]:
-    """Models and further files that a run writes at its end."""
-    told: Mapping[str, str] = {**entry.content["models"], **entry.content.get("results", {})}
-    there = entries.model_digests(folder)
-    if "results" in entry.content:
-        there |= entries.result_digests(folder)
-    for name in sorted(told.keys() | there.keys()):
-        if name not in there:
-            yield f"{name} is missing, of which entry {entry.index} tells"
-        elif told.get(name) != there[name]:
-            yield f"{name} is not what entry {entry.index} says: it was changed"
