@@ -45,7 +45,6 @@ from coterie.core.seeds import Key
 from coterie.data.preparation import Preparation
 from coterie.engines import ENGINES
 from coterie.features.audit import deep_leakage
-from coterie.features.audit.canaries import adds_noise
 from coterie.features.audit.subject import Subject
 from coterie.nets.in_process import InProcess
 
@@ -62,6 +61,7 @@ TRIED = 4  # single rows
 SHOWN = 2  # rows of a case that are shown
 TOGETHER = 8  # pictures that are looked for at once
 MOST_COLUMNS = 40
+SIDE = 96  # pixels, at the least, of a picture that is shown
 LOUDEST = 150.0  # dB: what is left is rounding
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -96,7 +96,7 @@ def attack(subject: Subject) -> dict[str, Any]:
         "client": client.name,
         "attack": "linear" if layer else "deep leakage",
         "inputs": "pictures" if picture else "columns" if _has_units(subject, client) else "inputs",
-        "noise": adds_noise(subject),
+        "noise": subject.adds_noise,
         "frozen_layers": subject.here.setup.body is not None,
         "cases": cases,
         "files": files,
@@ -136,7 +136,7 @@ def cases_of(subject: Subject, client: Client, key: Key) -> list[_Case]:
         said = "one row, by the run's local work in one step"
         found.append(_Case("one row", said, tuple(step for step in left if step is not None)))
     whole = _left_behind(subject, client, client.train, work, key.at("visit"))
-    batch = min(batch_of(work), len(client.train))
+    batch = min(int(option_of(work, "batch", 1)), len(client.train))
     several = in_one_step(work, batch)
     if several is not None and whole is not None and whole.steps > 1 and batch > 1:
         rows = Samples(x[chosen[:batch]], y[chosen[:batch]])
@@ -164,7 +164,7 @@ def _left_behind(subject: Subject, client: Client, rows: Samples, work: Trainer,
         return None
     reply = tree.row(replies.beliefs.tensors, 0)
     steps = len(work.plan(len(rows), key.at("guest", 0, "host", 0)))
-    scale = rate_of(work) * steps
+    scale = (option_of(work, "lr", 1.0) or 1.0) * steps
     return _Step(rows, steps, {n: (first[n] - reply[n]).detach() / scale for n in names})
 
 
@@ -181,23 +181,15 @@ def in_one_step(work: Any, batch: int) -> Any:
     return None
 
 
-def _option_of(work: Any, name: str, default: float) -> float:
+def option_of(work: Any, name: str, default: float) -> float:
     """An option of local work, or of the work inside it."""
     for f in dataclasses.fields(work):
         value = getattr(work, f.name)
         if f.name == name:
             return float(value)
         if dataclasses.is_dataclass(value) and hasattr(value, "plan"):
-            return _option_of(value, name, default)
+            return option_of(value, name, default)
     return default
-
-
-def rate_of(work: Any) -> float:
-    return _option_of(work, "lr", 1.0) or 1.0
-
-
-def batch_of(work: Any) -> int:
-    return int(_option_of(work, "batch", 1))
 
 
 def _candidates(
@@ -296,12 +288,6 @@ def pixels_of(picture: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.moveaxis(levels, 0, 2) if len(levels) == 3 else levels[0]
 
 
-def enlarged(pixels: np.ndarray, least: int = 96) -> np.ndarray:
-    """Every pixel as a square of several, so that a small picture can be seen."""
-    times = max(1, -(-least // max(pixels.shape[:2])))
-    return pixels.repeat(times, axis=0).repeat(times, axis=1)
-
-
 def cosines(found: Tensor, rows: Tensor) -> Tensor:
     """[candidate, row] of the angle between them."""
     a, b = (t.double().flatten(1) for t in (found, rows))
@@ -322,7 +308,9 @@ def is_picture(shape: Sequence[int]) -> bool:
 
 def side_by_side(original: Tensor, found: Tensor, low: float, high: float) -> bytes:
     """Two pictures as one PNG, the original on the left, with a grey bar between them."""
-    left, right = (enlarged(pixels_of(t.double().numpy(), low, high)) for t in (original, found))
+    pixels = [pixels_of(t.double().numpy(), low, high) for t in (original, found)]
+    times = max(1, -(-SIDE // max(pixels[0].shape[:2])))  # small ones are to be seen too
+    left, right = (some.repeat(times, axis=0).repeat(times, axis=1) for some in pixels)
     bar = np.full((left.shape[0], 12, *left.shape[2:]), 128, dtype=np.uint8)
     return png(np.concatenate([left, bar, right], axis=1))
 

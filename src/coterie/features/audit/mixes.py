@@ -30,8 +30,7 @@ import numpy as np
 
 from coterie.core.held import COORDINATOR
 from coterie.core.method import METHODS, Reveals
-from coterie.features.audit.canaries import sealed
-from coterie.features.audit.overheard import Reply, Sum, flat, listened_to, played
+from coterie.features.audit.overheard import Reply, Sum, flat, played
 from coterie.features.audit.subject import Subject
 from coterie.nets.guard import NEGLIGIBLE, leverage
 
@@ -89,7 +88,7 @@ def attack(subject: Subject) -> dict[str, Any]:
 def directly(subject: Subject) -> list[str]:
     """Who got replies themselves, so that nothing had to be solved."""
     config = subject.record.config
-    if sealed(subject):
+    if subject.sealed:
         return []
     name, told = str(config["method"]), Reveals()
     if subject.ground is not None:
@@ -158,11 +157,10 @@ def _of_replies(some: Sum, unknown: Container[int], names: tuple[str, ...]) -> n
 def played_again(subject: Subject, round: int) -> tuple[list[Reply], list[Sum]]:
     """The replies and the sums of one round, by playing the run up to it."""
     replies, sums = list[Reply](), list[Sum]()
-    experiment = listened_to(subject.here.again(), replied=replies.append, mixed=sums.append)
 
     def begin(_: int) -> None:
         replies.clear()
         sums.clear()
 
-    played(experiment, round, begin)
+    played(subject.here.again(), round, begin=begin, replied=replies.append, mixed=sums.append)
     return replies, sums

@@ -16,6 +16,7 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client
 from coterie.core.errors import BadRun, UnknownName
+from coterie.core.facts import kernel_fact, method_fact
 from coterie.core.learner import Learner
 from coterie.core.method import Method, state_type
 from coterie.core.roster import roster_of
@@ -95,6 +96,16 @@ class Subject:
     @cached_property
     def learner(self) -> Learner:
         return Learner(self.here.setup.model, self.here.setup.roster.task)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether replies were hidden from everybody, unless the two helpers collude."""
+        return any(str(spec).startswith("sealed") for spec in self.record.settings.wrap)
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether local work says what it costs in privacy."""
+        return kernel_fact(method_fact(self.here.method, "local"), "charges") is not None
 
     def first(self, client: int) -> Belief:
         """What that client began with."""

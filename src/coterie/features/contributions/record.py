@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coterie.features.contributions.wrapper import FIRST_ORDER, PART
+from coterie.features.contributions.valuing import FIRST_ORDER
+from coterie.features.contributions.wrapper import PART
 from coterie.metrics.summary import student
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Sums:
 
 
 @dataclass(frozen=True, eq=False)
-class Summed:
+class _Summed:
     """One estimate: [receiver, sender] and [sender], NaN where nothing was valued.
 
     value, half     what the one gave to the other, and half the width of its interval (0 for what is exact)
@@ -149,7 +150,7 @@ class Contributed:
     times: np.ndarray
     participation: np.ndarray
     weight: np.ndarray
-    estimates: Mapping[str, Summed]
+    estimates: Mapping[str, _Summed]
     level: float
     unvalued: Mapping[str, int]
     asked: bool
@@ -206,7 +207,7 @@ def _contributed(record: Record) -> Contributed:
     return Contributed(record.clients, *counts, estimates, level, dict(unvalued), bool(lines))
 
 
-def _summed(record: Record, name: str, lines: list[dict[str, Any]]) -> Summed:
+def _summed(record: Record, name: str, lines: list[dict[str, Any]]) -> _Summed:
     """One estimate over all rounds."""
     n, mine = len(record.clients), [line for line in lines if name in line["by"]]
     rows = "train" if name == FIRST_ORDER else str(mine[0]["rows"])
@@ -232,7 +233,7 @@ def _summed(record: Record, name: str, lines: list[dict[str, Any]]) -> Summed:
     looks, sent, passed = (sum(p[what] for p in price) for what in ("looks", "sent", "bytes"))
     seconds = sum(t.get("parts", {}).get(PART + name, 0.0) for t in record.timings)
     figures = (pairs.known(), half, to_others, around)
-    return Summed(*figures, rows, len(mine), looks, sent, passed, seconds, dict(said))
+    return _Summed(*figures, rows, len(mine), looks, sent, passed, seconds, dict(said))
 
 
 def _figures(game: Mapping[str, Any], shape: tuple[int, ...]) -> list[np.ndarray]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.features.contributions.record import FREE, WEIGHT, Contributed, Summed, without_own
+from coterie.features.contributions.record import FREE, WEIGHT, Contributed, without_own
 from coterie.show import inks as colours
 from coterie.show import numbers, plotly, views
 from coterie.show.blocks import Block, More, Plot, Section, Sentence, Table
@@ -91,7 +91,7 @@ def cells(found: Contributed) -> Rows:
     return _header(found, said("column.client")), rows
 
 
-def of_requester(found: Contributed, name: str) -> Rows:
+def _of_requester(found: Contributed, name: str) -> Rows:
     """A line for each client: what it gave to this one, by kind; who gave most comes first."""
     r = found.clients.index(name)
     told = {k: (kind.value[r], kind.half[r], _digits(kind.value)) for k, kind in found.kinds().items()}
@@ -147,7 +147,7 @@ def agreement(found: Contributed, beside: str = "") -> Rows:
     return [_column(name) for name in ("estimates", "agreement", "of_pairs", "largest")], rows
 
 
-def price(found: Contributed) -> Rows:
+def _price(found: Contributed) -> Rows:
     """A line for what was free, and for each estimate: what it took, how sure it is, what was drawn."""
     exact = said("contributions.exact")
     free: str = said("contributions.free_row")
@@ -161,20 +161,28 @@ def price(found: Contributed) -> Rows:
             drawn.append(said("contributions.orders", n=numbers.whole(s.said["walks"]), cut=cut))
         if "skipped" in s.said:
             drawn.append(said("contributions.skipped", n=numbers.whole(s.said["skipped"])))
-        rows.append([name, str(s.rounds), *took, _sureness(s), semicolons(drawn)])
+        rows.append([name, str(s.rounds), *took, _sureness(s.value, s.half), semicolons(drawn)])
     names = ("estimate", "looks", "sent", "bytes", "time", "interval", "drawn")
     header: list[str] = [_column(name) for name in names]
     return [header[0], said("column.rounds"), *header[1:]], rows
 
 
-def _sureness(s: Summed) -> str:
+def _sureness(value: np.ndarray, half_widths: np.ndarray) -> str:
     """The width of an interval of a pair, as a share of the mean size of values."""
-    known = np.isfinite(s.value)
-    size = float(np.abs(s.value[known]).mean()) if known.any() else 0.0
-    half = float(np.median(s.half[known])) if known.any() else 0.0
+    known = np.isfinite(value)
+    size = float(np.abs(value[known]).mean()) if known.any() else 0.0
+    half = float(np.median(half_widths[known])) if known.any() else 0.0
     if half == 0:
         return said("contributions.exact")
     return Figure(f"± {100 * half / size:.0f}\u00a0%") if size else NONE
+
+
+def tables(found: Contributed, requester: str) -> list[Rows]:
+    """All that a terminal shows, or what one requester was given."""
+    if requester:
+        return [_of_requester(found, requester)]
+    made = [cells(found), pairs(found)]
+    return [*made, agreement(found), _price(found)] if found.estimates else made
 
 
 # words
@@ -320,7 +328,7 @@ def _in_figures(told: Contributed) -> list[Block]:
     made.append((said("contributions.pairs", kind=kind), pairs(told)))
     if told.estimates:
         made.append((said("contributions.beside", kind=kind), agreement(told, _leading(told))))
-        made.append((said("contributions.price"), price(told)))
+        made.append((said("contributions.price"), _price(told)))
     inner: list[Block] = [Section(title, [Table(*rows)]) for title, rows in made if rows[1]]
     if len(told.estimates) > 2:
         inner.append(More(said("contributions.agree"), [Table(*agreement(told))]))

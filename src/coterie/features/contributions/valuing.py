@@ -39,6 +39,7 @@ everybody but r they are rows that it never saw.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,9 +54,12 @@ from coterie.core.kernel import Part
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.contributions.game import Coalition, Estimate, exactly
+from coterie.features.contributions.game import ESTIMATES, Coalition, Estimate, Game
 from coterie.kernels.downhill import Downhill
 from coterie.kernels.score import Score
+
+FIRST_ORDER = "first-order"
+ROOM = 2**27  # bytes of models that are mixed at a time
 
 
 class Unvalued(Exception):
@@ -167,7 +171,7 @@ def _sum_of(weights: Tensor, beliefs: Held, place: int, known: Mapping[int, Trai
     return Sum(place, held, heard, whose, players, before, alike, first.key)
 
 
-def slopes(apart: np.ndarray, lengths: np.ndarray, step: np.ndarray, steepness: np.ndarray) -> np.ndarray:
+def _slopes(apart: np.ndarray, lengths: np.ndarray, step: np.ndarray, steepness: np.ndarray) -> np.ndarray:
     """⟨∇L_r, a_j⟩ [judge, player] from |d_r - a_j| [player, judge], |a_j| [player], |d_r| and |∇L_r|."""
     products = (np.square(step)[:, None] + np.square(lengths) - np.square(apart.T)) / 2
     scale = np.divide(steepness, step, out=np.zeros_like(step), where=step > 0)
@@ -175,7 +179,7 @@ def slopes(apart: np.ndarray, lengths: np.ndarray, step: np.ndarray, steepness: 
     return found
 
 
-def influence(slopes: np.ndarray, shares: np.ndarray, total: float = 1.0) -> np.ndarray:
+def _influence(slopes: np.ndarray, shares: np.ndarray, total: float = 1.0) -> np.ndarray:
     """I_rj [judge, player] from slopes [judge, player] and shares p_j [player], which add up to 1.
 
     `total` is what replies count in the sum, if something else is in it that stays.
@@ -186,20 +190,17 @@ def influence(slopes: np.ndarray, shares: np.ndarray, total: float = 1.0) -> np.
     return found
 
 
-ROOM = 2**27  # bytes of models that are mixed at a time
-
-
 def part_of(roster: Roster) -> Part:
     """The rows to judge by: validation, if everybody has some."""
     return "validation" if all(m.validation for m in roster.members) else "train"
 
 
-def rows_of(roster: Roster, part: Part) -> np.ndarray:
+def _rows_of(roster: Roster, part: Part) -> np.ndarray:
     """[site]"""
     return np.array([getattr(m, part) for m in roster.members], dtype=np.float64)
 
 
-class Judged:
+class _Judged:
     """A sum before its judges. The belief that went out is scored first: who answers is a judge."""
 
     def __init__(self, net: Net, summed: Sum, part: Part) -> None:
@@ -229,7 +230,7 @@ class Judged:
             raise Unvalued("a judge went, or a loss was not finite")
         columns = np.eye(len(self.judges))  # [judge, column] what each judge counts in a column
         if self.sum.receiver == COORDINATOR:
-            rows = rows_of(self.net.roster, self.part)[self.judges]
+            rows = _rows_of(self.net.roster, self.part)[self.judges]
             others = np.array([[r != j for j in self.sum.players] for r in self.judges])
             columns = np.concatenate([columns, rows[:, None] * others], axis=1)
         found: np.ndarray = -losses @ columns
@@ -247,7 +248,7 @@ class Judged:
         return found
 
 
-def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate, list[int]]:
+def _first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate, list[int]]:
     """I_rj of a sum for those judges that answer, and who they are."""
     if len(set(summed.whose) - {-1}) < len([w for w in summed.whose if w >= 0]):
         raise Unvalued("first-order takes one model of each sender")
@@ -262,7 +263,7 @@ def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate,
     length = float(np.sqrt(np.square(net.distances(mine, torch.tensor([0]), at).lengths.numpy()).mean()))  # ρ
     total = float(summed.weights[order].sum())
     if length == 0:
-        return exactly(np.zeros((len(judges), n))), list(judges)
+        return Estimate.exactly(np.zeros((len(judges), n))), list(judges)
     key = summed.key.at("contributions", "downhill")
     steps = net.visit(Downhill(length=length), summed.before, to_judges, key)
     if len(steps) == 0:
@@ -270,21 +271,34 @@ def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate,
     both = Replies(torch.cat([mine.edges, steps.edges]), {}, together([held, steps.beliefs]), summed.before)
     apart, lengths = (t.numpy() for t in net.distances(both, torch.arange(n, n + len(steps)), at))
     steep = steps.numbers["steepness"].numpy()
-    found = slopes(apart[:n], lengths[:n], lengths[n:], steep)
-    return exactly(influence(found, summed.shares.numpy(), total)), steps.hosts.tolist()
+    found = _slopes(apart[:n], lengths[:n], lengths[n:], steep)
+    return Estimate.exactly(_influence(found, summed.shares.numpy(), total)), steps.hosts.tolist()
 
 
-def beside_others(
-    values: np.ndarray, rows: np.ndarray, judges: Sequence[int], players: Sequence[int]
-) -> np.ndarray:
-    """Values [judge, player] and a row for each player: what all judges but that one say together, as
-    `Judged.columns` has it.
+def estimated(net: Net, summed: Sum, by: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """A sum as a game, as the record has it, by one estimate of those options; and how often sites were
+    asked.
     """
-    others = np.array([[r != j for r in judges] for j in players]) * rows
-    return np.concatenate([values, others @ values])
+    joint = summed.receiver == COORDINATOR
+    if by != FIRST_ORDER:
+        judged = _Judged(net, summed, part_of(net.roster))
+        rng = summed.key.at("contributions", by, "at", summed.receiver).numpy()
+        takes = {f.name for f in dataclasses.fields(ESTIMATES[by])}
+        estimator = ESTIMATES.make(by, **{o: value for o, value in options.items() if o in takes})
+        estimate = estimator(Game(len(summed.players), judged.ask), rng)
+        return _game_of(estimate, judged.judges, summed.players, joint), judged.scored
+    asked = range(len(net.roster)) if joint else [summed.receiver]
+    estimate, judges = _first_order(net, summed, list(asked))
+    if joint:  # and what all judges but each player say together, as `_Judged.ask` has it
+        others = np.array([[r != j for r in judges] for j in summed.players])
+        beside = others * _rows_of(net.roster, "train")[judges]
+        estimate = Estimate.exactly(np.concatenate([estimate.value, beside @ estimate.value]))
+    return _game_of(estimate, judges, summed.players, joint), len(judges)
 
 
-def game_of(estimate: Estimate, judges: Sequence[int], players: Sequence[int], joint: bool) -> dict[str, Any]:
+def _game_of(
+    estimate: Estimate, judges: Sequence[int], players: Sequence[int], joint: bool
+) -> dict[str, Any]:
     """A game as JSON holds it; what is exact has no more than values."""
     n = len(judges)
     kinds = ["value", *(k for k in ("variance", "freedom", "hidden") if getattr(estimate, k).any())]

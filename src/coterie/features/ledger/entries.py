@@ -124,15 +124,6 @@ def round_of(
     return told | ({"away": line["away"]} if line.get("away") else {})
 
 
-def figured(line: Mapping[str, Any]) -> dict[int, bool]:
-    """Clients of which a line has figures that they alone can have told: losses of training, and scores, the
-    last of a round (True).
-    """
-    lists = [values for figures in (line["scores"] or {}).values() for values in figures.values()]
-    lost = {i: False for i, value in enumerate(line.get("train_loss") or []) if value is not None}
-    return lost | {i: True for values in lists for i, value in enumerate(values) if value is not None}
-
-
 def resumed(
     round: int, lines: Sequence[Mapping[str, Any]] = (), bound: Mapping[str, str] | None = None
 ) -> dict[str, Any]:

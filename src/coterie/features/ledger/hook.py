@@ -18,7 +18,7 @@ from coterie.storage.atomic import sync
 from coterie.storage.chain import Broken, Entry
 
 
-class LedgerHook(Hook):
+class _LedgerHook(Hook):
     """Of a run's folder; without one, nothing is written."""
 
     order = 80
@@ -85,4 +85,4 @@ class LedgerHook(Hook):
         heads.write(folder / heads.SIGNATURES, self.net.witness(folder, self.shows))
 
 
-HOOK = LedgerHook
+HOOK = _LedgerHook

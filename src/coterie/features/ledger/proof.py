@@ -44,35 +44,35 @@ class Proof:
     unbound: bool = False  # some of the heads are of an earlier version
     outside: list[str] = field(default_factory=list)  # who brought heads, and is no site of this run
 
+    @staticmethod
+    def of(
+        found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, authority: Authority, present: Present
+    ) -> Proof:
+        """`beside` are signatures from the run's folder, `kept` what sites have brought along."""
+        proof = Proof()
+        brought = [one for some in kept.values() for one in some]
+        runs = _runs_of(found, brought if kept else beside)
+        pems, twice = {one.certificate for one in brought}, set(brought)
+        known = authority.pem is not None or not kept
+        vouched = [one for one in beside if one not in twice and (known or one.certificate in pems)]
+        links = list(_wrong_heads(proof, brought, runs, found, authority))
+        unsigned = list(_missed_rounds(found, proof.reach, present))
+        links += _wrong_heads(proof, vouched, runs, found, authority)
+        wrong = [line for _, line in sorted(links)] or unsigned
+        if authority.pem is not None and "authority" in found[0].content:
+            from coterie.federation.kits.certificates import authority_mark
 
-def proof_of(
-    found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, authority: Authority, present: Present
-) -> Proof:
-    """`beside` are signatures from the run's folder, `kept` what sites have brought along."""
-    proof = Proof()
-    brought = [one for some in kept.values() for one in some]
-    runs = _runs_of(found, brought if kept else beside)
-    pems, twice = {one.certificate for one in brought}, set(brought)
-    known = authority.pem is not None or not kept
-    vouched = [one for one in beside if one not in twice and (known or one.certificate in pems)]
-    links = list(_wrong_heads(proof, brought, runs, found, authority))
-    unsigned = list(_missed_rounds(found, proof.reach, present))
-    links += _wrong_heads(proof, vouched, runs, found, authority)
-    wrong = [line for _, line in sorted(links)] or unsigned
-    if authority.pem is not None and "authority" in found[0].content:
-        from coterie.federation.kits.certificates import authority_mark
-
-        if found[0].content["authority"] != authority_mark(authority.pem):
-            wrong.append("entry 0 names another federation than the one whose authority was given")
-    wrong += _files_of_other_runs(found, kept, runs, present, proof)
-    if others := sorted({one.site for one in beside if one.run not in runs}):
-        wrong.append(f"signatures of {few(others)} beside the ledger are of another run than it names")
-    reach, last = max(proof.reach.values(), default=-1), len(found) - 1
-    if kept and not wrong and reach < last:
-        these = f"entry {last} is" if reach == last - 1 else f"entries {reach + 1} to {last} are"
-        wrong.append(f"{these} signed by nobody whose heads were given: anybody could have written that")
-    proof.wrong = list(dict.fromkeys(wrong))
-    return proof
+            if found[0].content["authority"] != authority_mark(authority.pem):
+                wrong.append("entry 0 names another federation than the one whose authority was given")
+        wrong += _files_of_other_runs(found, kept, runs, present, proof)
+        if others := sorted({one.site for one in beside if one.run not in runs}):
+            wrong.append(f"signatures of {few(others)} beside the ledger are of another run than it names")
+        reach, last = max(proof.reach.values(), default=-1), len(found) - 1
+        if kept and not wrong and reach < last:
+            these = f"entry {last} is" if reach == last - 1 else f"entries {reach + 1} to {last} are"
+            wrong.append(f"{these} signed by nobody whose heads were given: anybody could have written that")
+        proof.wrong = list(dict.fromkeys(wrong))
+        return proof
 
 
 def _runs_of(found: Sequence[Entry], some: Iterable[Signed]) -> set[str]:

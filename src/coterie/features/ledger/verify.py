@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from coterie.features.ledger import entries, heads
-from coterie.features.ledger.proof import Authority, Kept, Proof, clients_of, few, proof_of
+from coterie.features.ledger.proof import Authority, Kept, Proof, clients_of, few
 from coterie.storage import chain
 from coterie.storage.chain import Broken, Entry, finite
 from coterie.storage.rounds import MATRICES
@@ -52,7 +52,7 @@ def verify(
         return _Verdict(odd, "")
     beside, kept, authority = heads.read(folder / heads.SIGNATURES), kept or {}, authority or Authority()
     known = authority.pem is not None
-    proof = proof_of(found, beside, kept, authority, _present(found, record))
+    proof = Proof.of(found, beside, kept, authority, _present(found, record))
     strict = known or bool(kept)  # somebody relies on it
     wrong = [*proof.wrong, *_in_order(found, strict), *_by_files(found, folder, record, strict)]
     for note in heads.refusals(folder / heads.SIGNATURES):
@@ -133,9 +133,12 @@ def _present(found: Sequence[Entry], record: Any) -> dict[int, dict[str, bool]]:
     start, rounds = _start_of(found), _rounds_of(found)
     there = {e.index: dict.fromkeys(entries.numbers_in(e.content.get("answered", "")), False) for e in found}
     for line in record.metrics:
-        entry = rounds.get(line["round"], start)
-        with suppress(*ODD):
-            there[entry.index] |= entries.figured(line)
+        mine = there[rounds.get(line["round"], start).index]
+        with suppress(*ODD):  # losses of training, and scores, the last of a round: a client alone tells them
+            scores = [values for figures in (line["scores"] or {}).values() for values in figures.values()]
+            losses = line.get("train_loss") or []
+            told = {i: False for i, value in enumerate(losses) if value is not None}
+            mine |= told | {i: True for some in scores for i, value in enumerate(some) if value is not None}
     return {index: {names[i]: s for i, s in some.items() if i < len(names)} for index, some in there.items()}
 
 

@@ -74,34 +74,34 @@ class Lie:
         if self.how in SPOILT:
             return [{n: SPOILT[self.how](t) for n, t in belief.items()}] * times, {}
         sent = beside[SENT]
-        own = update(belief, sent)
+        own = _update(belief, sent)
         honest = [name.partition("/")[2] for name in beside if name.startswith(f"{SENT}/")]
-        others = [update(beside[f"{REPLY}/{j}"], beside[f"{SENT}/{j}"]) for j in honest]
+        others = [_update(beside[f"{REPLY}/{j}"], beside[f"{SENT}/{j}"]) for j in honest]
         known = {n: torch.stack([u[n] for u in others or [own]]) for n in own}
         told = LIES[self.how](own, known, self.strength, key)
         return [{**belief, **{n: sent[n] + t for n, t in told.items()}}] * times, {}
 
 
-def update(reply: Belief, sent: Belief) -> Updates:
+def _update(reply: Belief, sent: Belief) -> Updates:
     return {n: t - sent[n] for n, t in reply.items() if n in sent and t.is_floating_point()}
 
 
-def gaussian(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _gaussian(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     count, draws = sum(u.numel() for u in own.values()), key.torch()
     size = (sum(float(u.double().square().sum()) for u in own.values()) / max(1, count)) ** 0.5
     noise = {n: torch.randn(u.shape, generator=draws, dtype=torch.float64) for n, u in own.items()}
     return {n: (strength * size * z).to(own[n]) for n, z in noise.items()}
 
 
-def alie(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _alie(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     return {n: u.mean(dim=0) - strength * u.std(dim=0, correction=0) for n, u in known.items()}
 
 
-def ipm(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _ipm(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     return {n: -strength * u.mean(dim=0) for n, u in known.items()}
 
 
-def mimic(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _mimic(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     apart = [(u - u.mean(dim=0)).double().square().flatten(1).sum(dim=1) for u in known.values()]
     farthest = int(torch.stack(apart).sum(dim=0).argmax())
     return {n: u[farthest] for n, u in known.items()}
@@ -109,10 +109,10 @@ def mimic(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
 
 LIES: dict[str, Callable[[Updates, Updates, float, Key], Updates]] = {
     "sign-flip": lambda own, known, strength, key: {n: -strength * u for n, u in own.items()},
-    "gaussian": gaussian,
-    "alie": alie,
-    "ipm": ipm,
-    "mimic": mimic,
+    "gaussian": _gaussian,
+    "alie": _alie,
+    "ipm": _ipm,
+    "mimic": _mimic,
     "scaling": lambda own, known, strength, key: {n: strength * u for n, u in own.items()},
     "free-rider": lambda own, known, strength, key: {n: torch.zeros_like(u) for n, u in own.items()},
 }

@@ -66,10 +66,7 @@ class Liars(Wrapped):
     notes: _Notes = field(init=False, repr=False)
 
     studied: ClassVar[bool] = True
-
-    @property
-    def lies(self) -> bool:
-        return True
+    lies: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         told = ("fraction", "kind", "strength", "names", "spare", "draw")

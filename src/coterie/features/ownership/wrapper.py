@@ -29,7 +29,7 @@ from coterie.core.belief import Weights, everybody, without
 from coterie.core.errors import BadInput, Refused, Withdrawn
 from coterie.core.held import COORDINATOR, Held, together
 from coterie.core.kernel import Kernel, scores
-from coterie.core.net import WRAPS, Beside, Net, Replies
+from coterie.core.net import WRAPS, Beside, Replies
 from coterie.core.seeds import Key
 from coterie.nets.guard import Guard
 from coterie.nets.offers import ALONE, Limits, Offer, Sums, chosen
@@ -52,19 +52,18 @@ class _Notes:
         self.sums: dict[int, tuple[Tensor, Tensor]] = {}
         self.guard = Guard(1.0)
 
-    def count(self, weights: Weights, stays: Tensor, beliefs: Held, at: Tensor) -> None:
+    def count(self, weights: Weights, stays: Tensor, beliefs: Held, at: Tensor, sites: int) -> None:
         by_name = [weights] if isinstance(weights, Tensor) else list(weights.values())
         size = torch.stack([w.detach().double().abs() for w in by_name]).amax(dim=0)
         owners = torch.stack([part.places for part in beliefs.parts]).amax(dim=0) + 1  # 0: the coordinator
-        many = int(owners.max()) + 1
         for place in dict.fromkeys(at.tolist()):
             here = at == place
             planned, kept = (
-                torch.zeros(many, dtype=torch.float64).index_add_(0, owners, w[here].sum(dim=0))
+                torch.zeros(1 + sites, dtype=torch.float64).index_add_(0, owners, w[here].sum(dim=0))
                 for w in (size, size * stays)
             )
             if place in self.sums:
-                planned, kept = (_added(a, b) for a, b in zip((planned, kept), self.sums[place], strict=True))
+                planned, kept = planned + self.sums[place][0], kept + self.sums[place][1]
             self.sums[place] = planned, kept
 
     def over(self, live: Sequence[Held]) -> None:
@@ -73,12 +72,6 @@ class _Notes:
         for got in self.guard.got.values():
             for name in [n for n in got if int(n.partition("/")[2]) not in ids]:
                 del got[name]
-
-
-def _added(left: Tensor, right: Tensor) -> Tensor:
-    """Of different lengths."""
-    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
-    return longer.index_add(0, torch.arange(len(shorter)), shorter)
 
 
 def really(weights: Tensor, sums: Mapping[int, tuple[Tensor, Tensor]]) -> Tensor:
@@ -223,7 +216,7 @@ class Ownership(Wrapped):
         if in_turn:
             return self._in_turn(weights, beliefs, at)
         stays = self.offer(weights, at, beliefs)
-        self.notes.count(weights, stays, beliefs, at)
+        self.notes.count(weights, stays, beliefs, at, len(self.roster.names))
         if bool(stays.all()):
             return self.net.mix(weights, beliefs, at)
         by_name = {"*": weights} if isinstance(weights, Tensor) else dict(weights)
@@ -322,11 +315,3 @@ class Ownership(Wrapped):
 def _columns_of(sums: Sums, at: Tensor, site: int, receiver: int) -> Tensor:
     """[receiver, column] where a site is in sums of a receiver."""
     return (at == receiver).unsqueeze(1) & torch.from_numpy(sums.owners == site)
-
-
-def ownership_of(net: Net) -> Iterable[Ownership]:
-    """The wrappers of this kind around a net, the outermost first."""
-    while isinstance(net, Wrapped):
-        if isinstance(net, Ownership):
-            yield net
-        net = net.net

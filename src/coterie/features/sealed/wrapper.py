@@ -81,11 +81,8 @@ class Sealed(Wrapped):
         object.__setattr__(self, "chamber", self._begun())
 
     always_seals: ClassVar[bool] = True
+    seals: ClassVar[bool] = True
     unasked: ClassVar[bool] = True
-
-    @property
-    def seals(self) -> bool:
-        return True
 
     def _begun(self) -> Any:
         """Who seals: the net itself, if it has parties for it; else parties in this process."""
@@ -239,9 +236,9 @@ class Sealed(Wrapped):
             return self.net.mix(weights, beliefs, torch.full((many,), place))
         if len(beliefs.parts) > 1:
             raise Refused("sums of beliefs in several parts cannot be sealed: mix one part at a time")
-        from coterie.features.sealed.plan import sum_of
+        from coterie.features.sealed.plan import Sum
 
-        plan = sum_of(self, place, by_name, beliefs, sorted(far), [r for r, h in enumerate(heard) if h])
+        plan = Sum.of(self, place, by_name, beliefs, sorted(far), [r for r, h in enumerate(heard) if h])
         mixed: Held = self._sealed(lambda: self.chamber.mix(plan, beliefs, place))
         return mixed
 
@@ -261,9 +258,9 @@ class Sealed(Wrapped):
                 "distances between answers to different beliefs cannot be sealed: measure the replies of one "
                 "belief that went out"
             )
-        from coterie.features.sealed.plan import look_of
+        from coterie.features.sealed.plan import Look
 
-        look = look_of(self, at, held, innermost(self.net).learner.trainable, importance or {})
+        look = Look.of(self, at, held, innermost(self.net).learner.trainable, importance or {})
         found: Distances = self._sealed(lambda: self.chamber.distances(look, held, to.tolist()))
         return found
 
