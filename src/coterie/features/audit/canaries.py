@@ -59,7 +59,6 @@ from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.features.audit.membership import losses_of
 from coterie.features.audit.overheard import Reply, flat, played
 from coterie.features.audit.subject import Subject
 
@@ -253,7 +252,7 @@ def attack(subject: Subject) -> dict[str, Any]:
         scores = shares_of(listener.products, listener.alike, ridge).numpy()
         bounds["replies"] = asdict(best_bound(scores, was_in, DELTA))
     if beliefs is not None and of >= 0:
-        before, after = (losses_of(subject, b, rows) for b in (subject.first(place), tree.row(beliefs, of)))
+        before, after = (subject.losses(b, rows) for b in (subject.first(place), tree.row(beliefs, of)))
         bounds["model"] = asdict(best_bound(before - after, was_in, DELTA))
     return {
         "client": client.name,

@@ -86,16 +86,19 @@ def attack(subject: Subject) -> dict[str, Any]:
     """All cases, with the rows that came closest side by side; pictures are under `files`, as PNG."""
     client, key = subject.clients[subject.place], subject.key.at("inversion")
     layer = deep_leakage.takes_rows_as_they_are(subject.learner.scoring, client.train.x[:1])
+    made, body = client.preparation, subject.here.setup.body
+    if made is not None and (body is not None or len(made.features) != client.train.x[0].numel()):
+        made = None  # it is not known how this client's inputs came from the columns of a table
     files: dict[str, bytes] = {}
     cases = []
     for case in cases_of(subject, client, key):
         found = [_candidates(subject, layer, step, key.at(case.name, i)) for i, step in enumerate(case.steps)]
-        cases.append(_judged(subject, client, case, found, files))
+        cases.append(_judged(client, made, case, found, files))
     picture = is_picture(client.train.x.shape[1:])
     return {
         "client": client.name,
         "attack": "linear" if layer else "deep leakage",
-        "inputs": "pictures" if picture else "columns" if _has_units(subject, client) else "inputs",
+        "inputs": "pictures" if picture else "inputs" if made is None else "columns",
         "noise": subject.adds_noise,
         "frozen_layers": subject.here.setup.body is not None,
         "cases": cases,
@@ -194,31 +197,33 @@ def option_of(work: Any, name: str, default: float) -> float:
 
 def _candidates(
     subject: Subject, layer: tuple[str, str] | None, step: _Step, key: Key
-) -> tuple[Tensor, dict[str, Any]]:
-    """Rows that a step may have come from [candidate, ...], and what else the attack found out."""
-    shape = step.rows.x.shape[1:]
+) -> tuple[Tensor, int | None]:
+    """Rows that a step may have come from [candidate, ...], and the label of a single one, if it was read."""
     if layer:
         weight, bias = (step.gradient[name] for name in layer)
-        return deep_leakage.rows_of(weight, bias).reshape(-1, *shape), {}
+        return deep_leakage.rows_of(weight, bias).reshape(-1, *step.rows.x.shape[1:]), None
     learner, belief = subject.learner, subject.first(subject.place)
+    labels, label = step.rows.y[:TOGETHER], None
     if len(step.rows) == 1:
         label = deep_leakage.label_of(step.gradient[deep_leakage.last_bias(learner.scoring)])
-        labels, told = torch.tensor([label]), {"label": label}
-    else:
-        labels, told = step.rows.y[:TOGETHER], dict[str, Any]()
+        labels = torch.tensor([label])
     like = subject.clients[subject.place].test.x
     like = like if len(like) else step.rows.x
-    pictures, apart = deep_leakage.recovered(learner, belief, step.gradient, labels, like, key)
-    return pictures.double(), {**told, "mismatch": apart}
+    pictures = deep_leakage.recovered(learner, belief, step.gradient, labels, like, key).pictures
+    return pictures.double(), label
 
 
 def _judged(
-    subject: Subject, client: Client, case: _Case, found: list[tuple[Tensor, Any]], files: dict[str, bytes]
+    client: Client,
+    made: Preparation | None,
+    case: _Case,
+    found: list[tuple[Tensor, int | None]],
+    files: dict[str, bytes],
 ) -> dict[str, Any]:
     """How close the candidates of a case come to its rows, and the closest ones to be shown."""
     closest, strange, shown, labels = list[float](), list[float](), list[dict[str, Any]](), list[bool]()
     pairs = []
-    for step, (some, told) in zip(case.steps, found, strict=True):
+    for step, (some, label) in zip(case.steps, found, strict=True):
         if len(some):
             alike = cosines(some, step.rows.x).nan_to_num(0.0)
             best, which = alike.max(dim=0)
@@ -228,8 +233,8 @@ def _judged(
         others = client.test.x[: max(1, len(some))]
         if len(others):
             strange += cosines(others, step.rows.x).max(dim=0).values.tolist()
-        if "label" in told:
-            labels.append(told["label"] == int(step.rows.y[0]))
+        if label is not None:
+            labels.append(label == int(step.rows.y[0]))
         nearest = best.argsort(descending=True, stable=True).tolist()
         pairs += [(float(best[i]), step.rows.x[i], some[which[i]]) for i in nearest if len(some)]
     pairs.sort(key=lambda pair: -pair[0])
@@ -242,7 +247,6 @@ def _judged(
             files[name] = side_by_side(original, recovered, low, high)
             shown.append({"cosine": cosine, "psnr": louder[i], "picture": name})
         else:
-            made = client.preparation if _has_units(subject, client) else None
             table = columns(original, recovered, client.features, made)
             shown.append({"cosine": cosine, "columns": table})
     return {
@@ -258,12 +262,6 @@ def _judged(
         **({"labels_right": sum(labels), "labels": len(labels)} if labels else {}),
         "shown": shown,
     }
-
-
-def _has_units(subject: Subject, client: Client) -> bool:
-    """Whether it is known how this client's inputs came from the columns of a table."""
-    made, body = client.preparation, subject.here.setup.body
-    return made is not None and body is None and len(made.features) == client.train.x[0].numel()
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coterie.core.errors import BadRun
+from coterie.features.audit import BEFORE
 from coterie.show import html, numbers
 from coterie.show.blocks import (
     Block,
@@ -39,7 +40,6 @@ FILE, PAGE = "audit.json", "audit.html"
 FEW = 12  # clients that are shown at once
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 LIMITS = ("leaks", "accounting", "small")
-BEFORE = "before training"  # the model that was trained on nothing
 EXACT = 0.999  # a leverage from which a reply counts as solved for
 Table = Mapping[str, Any]
 
@@ -231,9 +231,9 @@ def _mixes_part(found: Table) -> list[Block]:
     return [*made, solved]  # the round that looks worst
 
 
-def interval(figure: Table, digits: int = 2) -> Saying:
+def interval(figure: Table) -> Saying:
     """0.81 (0.74 to 0.88); draws that all say the same tell nothing of other rows"""
-    value, low, high = (Figure(f"{figure[k]:.{digits}f}") for k in ("value", "low", "high"))
+    value, low, high = (Figure(f"{figure[k]:.2f}") for k in ("value", "low", "high"))
     if figure["low"] == figure["high"]:
         return said("audit.no_interval", value=value)
     return said("audit.interval", value=value, low=low, high=high)

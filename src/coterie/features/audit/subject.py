@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client
+from coterie.core.client import Client, Samples
 from coterie.core.errors import BadRun, UnknownName
 from coterie.core.facts import kernel_fact, method_fact
 from coterie.core.learner import Learner
@@ -22,6 +25,7 @@ from coterie.core.method import Method, state_type
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.engines.bank import banked
+from coterie.features.audit import BEFORE
 from coterie.nets.ground import Simulated
 from coterie.runs.builder import Builder
 from coterie.runs.experiment import Experiment, experiment_of
@@ -111,6 +115,23 @@ class Subject:
         """What that client began with."""
         beliefs = self.here.setup.beliefs
         return tree.row(beliefs, client if tree.count(beliefs) > 1 else 0)
+
+    def models_of(self, client: int) -> dict[str, Belief]:
+        """What the run made for a client: its own model, the shared one if it is another, the first one."""
+        name, found = self.clients[client].name, dict[str, Belief]()
+        if name in self.models:
+            found["own"] = self.models[name]
+        own, shared = found.get("own"), self.shared
+        if shared is not None and (own is None or not all(torch.equal(own[n], shared[n]) for n in shared)):
+            found["shared"] = shared
+        return {**found, BEFORE: self.first(client)}
+
+    def losses(self, belief: Belief, rows: Samples) -> np.ndarray:
+        """[row] the loss that the model was trained by."""
+        with torch.no_grad():
+            pieces = zip(torch.split(rows.x, 1024), torch.split(rows.y, 1024), strict=True)
+            losses = torch.cat([self.learner.losses(self.learner.outputs(belief, x), y) for x, y in pieces])
+        return losses.double().numpy()
 
 
 def read_subject(path: Path, client: str = "", seed: int = 0, canaries: int = 200) -> Subject:

@@ -58,8 +58,10 @@ def _leading(found: Contributed) -> str:
     return next(kind for kind in BEST if kind in found.estimates or kind == WEIGHT)
 
 
-def _digits(values: np.ndarray) -> int:
-    """Behind the point, for three that say something of the largest."""
+def _digits(values: np.ndarray, kind: str = "") -> int:
+    """Behind the point, for three that say something of the largest; rounds are whole numbers."""
+    if kind == "rounds":
+        return 0
     most = float(np.nanmax(np.abs(values), initial=0.0))
     return max(0, min(6, 2 - math.floor(math.log10(most)))) if most > 0 else 0
 
@@ -83,7 +85,7 @@ def _alone_at_the_top(values: np.ndarray) -> int | None:
 
 def cells(found: Contributed) -> Rows:
     """A line for each client: what it gave to others, by kind; who gave most comes first."""
-    told = {k: (given, around, _digits(given)) for k, (_, _, given, around) in found.kinds().items()}
+    told = {k: (given, around, _digits(given, k)) for k, (_, _, given, around) in found.kinds().items()}
     rows = _by_client(found, told)
     if len(rows) > FEW:
         more = said("privacy.more", n=len(rows) - FEW)
@@ -94,7 +96,7 @@ def cells(found: Contributed) -> Rows:
 def _of_requester(found: Contributed, name: str) -> Rows:
     """A line for each client: what it gave to this one, by kind; who gave most comes first."""
     r = found.clients.index(name)
-    told = {k: (kind.value[r], kind.half[r], _digits(kind.value)) for k, kind in found.kinds().items()}
+    told = {k: (kind.value[r], kind.half[r], _digits(kind.value, k)) for k, kind in found.kinds().items()}
     return _header(found, _column("gave_to", who=name)), _by_client(found, told)
 
 
@@ -103,16 +105,10 @@ def _header(found: Contributed, first: str) -> list[str]:
 
 
 def _by_client(found: Contributed, told: Mapping[str, tuple[np.ndarray, np.ndarray, int]]) -> list[list[str]]:
-    """By kind values [sender], half widths, digits; rounds are whole numbers."""
-    columns = {k: told[k] for k in (*FREE, *found.estimates)}
+    """By kind values [sender], half widths, digits."""
+    columns = [told[k] for k in (*FREE, *found.estimates)]
     order = np.argsort(-np.nan_to_num(told[_leading(found)][0], nan=-math.inf), kind="stable")
-    return [
-        [
-            found.clients[j],
-            *(_amount(v[j], 0 if k == "rounds" else places, h[j]) for k, (v, h, places) in columns.items()),
-        ]
-        for j in order
-    ]
+    return [[found.clients[j], *(_amount(v[j], places, h[j]) for v, h, places in columns)] for j in order]
 
 
 def pairs(found: Contributed) -> Rows:
@@ -243,7 +239,7 @@ def _choice(name: str, found: Contributed, kind: str, order: Sequence[int]) -> d
     value, half, given, around = (part[..., order] for part in found.kinds()[kind])
     value, half, names = value[order], half[order], plotly.ticks([found.clients[i] for i in order])
     signed, most = bool((value < 0).any()), float(np.nanmax(np.abs(value), initial=1e-12))
-    places, in_all = (0 if kind == "rounds" else _digits(values) for values in (value, given))
+    places, in_all = (_digits(values, kind) for values in (value, given))
     both = [list(zip(*row, strict=True)) for row in zip(value, half, strict=True)]
     heat = {
         "type": "heatmap",

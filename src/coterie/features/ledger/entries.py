@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def begin(
     version or one that goes on from another's rounds more; `bound` is what a federation's run is known by.
     """
     done = int(lines[-1]["round"]) if lines else 0
+    # machine, command and times are nobody's result, and neither is where the run lies that is done again
+    again = {k: v for k, v in about["again"].items() if k != "run"} if "again" in about else None
     return {
         "kind": "begin",
         "config": content_digest(config),
@@ -60,23 +63,13 @@ def begin(
         "version": str(about.get("coterie", "")),
         "clients": [str(c["name"]) for c in about["clients"]],
         "fingerprint": about.get("fingerprint"),
-        "about": about_digest(about),
-        "remarks": about_digest(about, REMARKS),
+        "about": content_digest({name: about.get(name) for name in ABOUT}),
+        "remarks": content_digest({name: about.get(name) for name in REMARKS}),
         "metrics": lines_digest(lines),
         **bound,
         **({"after": done} if done else {}),
-        **again_of(about),
+        **({} if again is None else {"again": again}),
     }
-
-
-def again_of(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run that is done again says of the first; where that lies is nobody's result."""
-    return {"again": {k: v for k, v in about["again"].items() if k != "run"}} if "again" in about else {}
-
-
-def about_digest(about: Mapping[str, Any], names: Sequence[str] = ABOUT) -> str:
-    """Of what run.json says of the run's subject; machine, command and times are nobody's result."""
-    return content_digest({name: about.get(name) for name in names})
 
 
 def content_digest(content: Any) -> str:
@@ -160,12 +153,10 @@ def shares_of(weights: np.ndarray) -> list[list[Any]] | None:
 
 def numbered(numbers: Sequence[int]) -> str:
     """0-3 7, of numbers in order"""
-    said, begin, last = list[str](), None, None
-    for n in [*numbers, None]:
-        if begin is not None and (n is None or last is None or n != last + 1):
-            said.append(str(begin) if begin == last else f"{begin}-{last}")
-            begin = None
-        begin, last = (n if begin is None else begin), n
+    said = list[str]()
+    for _, pairs in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [n for _, n in pairs]  # its numbers follow each other
+        said.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
     return " ".join(said)
 
 

@@ -172,12 +172,8 @@ def _by_files(found: Sequence[Entry], folder: Path, record: Any, strict: bool) -
     """What the run's other files say that the chain does not; of what an earlier version did not write down,
     nothing.
     """
-    first, end = found[0].content, _end_of(found)
-    if entries.content_digest(record.config) != first.get("config"):
-        yield "config.toml is not what entry 0 says: it was changed"
-    if record.config["method"] != first.get("method"):
-        yield "config.toml has another method than entry 0: one of the two was changed"
-    yield from _of_about(first, record.about)
+    yield from _of_begin(found[0].content, record)
+    end = _end_of(found)
     if [line["round"] for line in record.metrics] != list(range(len(record.metrics))):
         yield "metrics.jsonl: its rounds do not follow each other: lines are missing, doubled or moved"
         return
@@ -191,23 +187,24 @@ def _by_files(found: Sequence[Entry], folder: Path, record: Any, strict: bool) -
         )
 
 
-def _of_about(first: Mapping[str, Any], about: Mapping[str, Any]) -> Iterable[str]:
-    """run.json, but for what differs each time a run is repeated."""
-    if [str(client["name"]) for client in about["clients"]] != first.get("clients"):
-        yield "run.json has other clients than entry 0: one of the two was changed"
-    now = {
-        "about": (entries.about_digest(about), "clients and columns"),
-        "remarks": (entries.about_digest(about, entries.REMARKS), "notes and remarks"),
-        "version": (str(about.get("coterie", "")), f"the version, {first.get('version')}"),
+def _of_begin(first: Mapping[str, Any], record: Any) -> Iterable[str]:
+    """config.toml, and run.json but for what differs each time a run is repeated."""
+    about = record.about
+    odd = not isinstance(about.get("again", {}), Mapping)
+    now = entries.begin(record.config, {**about, "again": {}} if odd else about, (), {})
+    needed = {
+        "config": "config.toml is not what entry 0 says: it was changed",
+        "method": "config.toml has another method than entry 0: one of the two was changed",
+        "clients": "run.json has other clients than entry 0: one of the two was changed",
     }
-    for name, (value, what) in now.items():
-        if name in first and value != first[name]:
+    yield from (what for name, what in needed.items() if now[name] != first.get(name))
+    told = {"about": "clients and columns", "remarks": "notes and remarks"}
+    told["version"] = f"the version, {first.get('version')}"
+    for name, what in told.items():
+        if name in first and now[name] != first[name]:
             yield f"run.json is not what entry 0 says of {what}: it was changed"
-    try:
-        same = entries.again_of(about) == {k: first[k] for k in first.keys() & {"again"}}
-    except ODD:
-        same = False
-    if "about" in first and not same:
+    same = {"again"} & now.keys() == {"again"} & first.keys() and now.get("again") == first.get("again")
+    if "about" in first and (odd or not same):
         yield "run.json is not what entry 0 says of which run it does again: it was changed"
 
 

@@ -124,11 +124,6 @@ SPOILT: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def level_of(roster: Roster) -> float:
-    """What the trigger sets values to: in pictures, whose values end at 1, and in scaled columns."""
-    return 1.0 if len(roster.shape) > 1 else 3.0
-
-
 class Trigger:
     """Looks wherever models are scored on test rows one by one; sites elsewhere are not looked at."""
 
@@ -143,7 +138,7 @@ class Trigger:
             return
         how = Poisoned()
         if self.stamped is None:
-            level = level_of(self.here.roster)
+            level = how.level_at(self.here.roster)
             tests = [Samples(stamped(c.test.x, how.patch, level), c.test.y) for c in self.here.clients]
             clients = [replace(c, test=t) for c, t in zip(self.here.clients, tests, strict=True)]
             self.stamped = replace(self.here, clients=tuple(clients))
@@ -177,6 +172,11 @@ class Poisoned(Around):
     """How many values the trigger sets."""
     level: float = 1.0
     """What it sets them to."""
+
+    @staticmethod
+    def level_at(roster: Roster) -> float:
+        """In pictures, whose values end at 1, and in scaled columns."""
+        return 1.0 if len(roster.shape) > 1 else 3.0
 
     def charges(self, samples: int) -> tuple[Charge, ...] | None:
         return charges_of(self.inner, samples)

@@ -30,7 +30,7 @@ from coterie.core.method import Method
 from coterie.core.net import EVALUATION, WRAPS, Beside, Net, Replies, edges_among
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.liars.lies import LIES, POISONS, REPLY, SENT, SPOILT, Lie, Poisoned, Trigger, level_of
+from coterie.features.liars.lies import LIES, POISONS, REPLY, SENT, SPOILT, Lie, Poisoned, Trigger
 from coterie.nets.in_process import LEFT_OUT
 from coterie.nets.offers import chosen, clients_in
 from coterie.nets.sound import difference, kind_of
@@ -173,7 +173,7 @@ class Liars(Wrapped):
         """Liars train on other rows, in a visit of their own."""
         classes = self.roster.outputs if self.roster.task == "classification" else 0
         how: Any = self.kind
-        poison = Poisoned(kernel, how, classes=classes, level=level_of(self.roster))
+        poison = Poisoned(kernel, how, classes=classes, level=Poisoned.level_at(self.roster))
         replies = list[Replies]()
         for some, work in ((~lying, kernel), (lying, poison)):
             index = some.nonzero().flatten()

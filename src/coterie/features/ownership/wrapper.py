@@ -178,19 +178,16 @@ class Ownership(Wrapped):
                     continue
                 sums.withdraw(offer.site, offer.receiver)
                 stays &= ~_columns_of(sums, at, offer.site, offer.receiver)
-                self._say(offer, out[i], of is None)
+                names = {"site": self._name(offer.site), "receiver": self._name(offer.receiver)}
+                told = {"share": offer.share, "others": offer.others, "leverage": offer.leverage}
+                kind = "circle" if of is None else "sum"
+                self.notes.withdrawals.append({**names, **told, "why": out[i], "of": kind})
+                log.info("%s withdraws from the %s of %s: %s", names["site"], kind, names["receiver"], out[i])
             if not out:
                 break
         if of is not None:
             sums.note(guard)
         return stays
-
-    def _say(self, offer: Offer, why: str, circle: bool) -> None:
-        site, receiver = (self._name(place) for place in (offer.site, offer.receiver))
-        told = {"site": site, "receiver": receiver, "share": offer.share, "others": offer.others}
-        told |= {"leverage": offer.leverage, "why": why, "of": "circle" if circle else "sum"}
-        self.notes.withdrawals.append(told)
-        log.info("%s withdraws from the %s of %s: %s", site, told["of"], receiver, why)
 
     def _name(self, place: int) -> str:
         return "coordinator" if place == COORDINATOR else self.roster.names[place]
@@ -214,7 +211,13 @@ class Ownership(Wrapped):
         if not self.changes or len(at) == 0:
             return self.net.mix(weights, beliefs, at, in_turn)
         if in_turn:
-            return self._in_turn(weights, beliefs, at)
+            if not isinstance(weights, Tensor):
+                raise BadInput("sums in turn take one matrix of weights for all tensors")
+            now, whose, each = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}, list[Held]()
+            for i, place in enumerate(at.tolist()):
+                each.append(self.mix(weights[i : i + 1], now, at[i : i + 1]))
+                now = now.put(torch.tensor([whose[place]]), each[-1])
+            return together(each)
         stays = self.offer(weights, at, beliefs)
         self.notes.count(weights, stays, beliefs, at, len(self.roster.names))
         if bool(stays.all()):
@@ -232,15 +235,6 @@ class Ownership(Wrapped):
         for i in (~heard).nonzero().flatten().tolist():
             made[i] = self._as_it_was(beliefs, planned[i].nonzero().flatten().tolist(), at[i : i + 1])
         return together([made[i] for i in range(len(at))])
-
-    def _in_turn(self, weights: Weights, beliefs: Held, at: Tensor) -> Held:
-        if not isinstance(weights, Tensor):
-            raise BadInput("sums in turn take one matrix of weights for all tensors")
-        now, whose, made = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}, list[Held]()
-        for i, place in enumerate(at.tolist()):
-            made.append(self.mix(weights[i : i + 1], now, at[i : i + 1]))
-            now = now.put(torch.tensor([whose[place]]), made[-1])
-        return together(made)
 
     def _as_it_was(self, beliefs: Held, rows: Sequence[int], at: Tensor) -> Held:
         """What a receiver has if nobody is left in its sum: the belief that it sent out, or its own."""

@@ -279,17 +279,15 @@ class Server:
         """
         gram = dict[tuple[str, str], np.ndarray]()
         for (i, j), dealt in zip(pairs, products, strict=True):
-            own = [self._product(self._fit(i), self._fit(j), group) for group in groups]
+            left, right, own = self._fit(i), self._fit(j), list[int]()
+            for group in groups:  # <E_i, a_j> + <a_i, E_j> by one's own masks; A also has <E_i, E_j>
+                crossed = _inner(left.masked, right.mask, group) + _inner(left.mask, right.masked, group)
+                both = _inner(left.masked, right.masked, group) if self.side == "a" else 0
+                own.append((crossed + both) % RING)
             gram[i, j] = gram[j, i] = np.array(own, dtype=np.uint64) + np.asarray(dealt, dtype=np.uint64)
         two = np.uint64(2)
         found = [gram[i, i] if i == j else gram[i, i] + gram[j, j] - two * gram[i, j] for i, j in wanted]
         return self._blinded(np.array(found, dtype=np.uint64).reshape(len(wanted), len(groups)), blind)
-
-    def _product(self, left: _Sealed, right: _Sealed, group: Group) -> int:
-        """<E_i, a_j> + <a_i, E_j> by one's own masks; A also has <E_i, E_j>."""
-        crossed = _inner(left.masked, right.mask, group) + _inner(left.mask, right.masked, group)
-        own = _inner(left.masked, right.masked, group) if self.side == "a" else 0
-        return (crossed + own) % RING
 
     def _blinded(self, share: Words, blind: bytes) -> Words:
         """The same masks, added here and taken off there; `blind` is a seed that A and B alone know."""
