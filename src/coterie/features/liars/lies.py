@@ -125,7 +125,9 @@ SPOILT: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Trigger:
-    """Looks wherever models are scored on test rows one by one; sites elsewhere are not looked at."""
+    """Looks wherever models are scored on test rows one by one; sites elsewhere are not looked at. `fooled`
+    is the share of rows that it turned, the last time.
+    """
 
     def __init__(self, here: Any) -> None:
         self.here = here
@@ -144,11 +146,6 @@ class Trigger:
             self.stamped = replace(self.here, clients=tuple(clients))
         seen = self.stamped.visit(Fooled(how.target), beliefs, edges, key.at("trigger"))
         self.fooled = float(seen.numbers["fooled"].nanmean())
-
-    def read(self) -> float | None:
-        """The share of rows that it turned, since it was last asked."""
-        found, self.fooled = self.fooled, None
-        return found
 
 
 How = Literal["label-flip", "backdoor"]

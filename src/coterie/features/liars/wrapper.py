@@ -13,7 +13,7 @@ honest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
 from coterie.core.errors import BadInput, Diverged, UnknownName
 from coterie.core.facts import ALL, called, method_fact
 from coterie.core.held import Held, Part, together
@@ -42,6 +41,7 @@ KINDS = (*POISONS, *LIES, *SPOILT, STALE, LOSSES)
 STRENGTH = {"sign-flip": 1.0, "gaussian": 10.0, "alie": 1.5, "ipm": 3.0, "scaling": 10.0, LOSSES: 10.0}
 """Usual ones: those of alie and ipm are byzfl's."""
 KNOWING = {"alie", "ipm", "mimic"}
+KEPT = "first"
 
 
 @WRAPS.register("liars")
@@ -223,7 +223,7 @@ class Liars(Wrapped):
         for i, (guest, host) in enumerate(replies.edges.tolist()):
             if liars[host]:
                 own = held.rows(torch.tensor([i]))
-                held = held.put(torch.tensor([i]), self.notes.first.of(guest, host, own))
+                held = held.put(torch.tensor([i]), self.notes.first.setdefault((guest, host, own.names), own))
         return replace(replies, held=held)
 
     def _odd(self, hosts: Tensor, why: str) -> None:
@@ -244,19 +244,35 @@ class Liars(Wrapped):
         raise BadInput("rows of all in one place, where nobody replies: leave liars out")
 
     def keep(self, live: Iterable[Held], round: int) -> None:
-        self.net.keep([*live, *self.notes.first.live], round)
+        self.net.keep([*live, *self.notes.first.values()], round)
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
         self.notes.odd.clear()
-        self.net.regroup([*live, *self.notes.first.live], round)
+        self.net.regroup([*live, *self.notes.first.values()], round)
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
-        inner = self.net.kept([*live, *self.notes.first.live], round)
-        return {**inner, **self.notes.first.kept(self.net.peek)}
+        """First replies too: ids and what tensors are like, and their numbers where they are here."""
+        own = dict(self.net.kept([*live, *self.notes.first.values()], round))
+        for number, ((guest, host, _), held) in enumerate(self.notes.first.items()):
+            (part,), seen = held.parts, self.net.peek(held) or {}
+            like = {n: torch.empty(0, *t.shape[1:], dtype=t.dtype) for n, t in part.tensors.items()}
+            here = {"id": torch.tensor([guest, host, int(part.ids[0])]), **named("is", like)}
+            here |= named("has", {name: seen[name] for name in part.tensors if name in seen})
+            own |= named(KEPT, named(number, here))
+        return own
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
-        others = self.notes.first.restore(kept)
-        self.net.restore(others, [*live, *self.notes.first.live], round)
+        first, others = taken(KEPT, kept)
+        for told in by_name(first).values():
+            guest, host, id = told.pop("id").tolist()
+            parts = by_name(told)
+            tensors = {
+                name: parts.get("has", {}).get(name, t.new_empty((1, *t.shape[1:]), device="meta"))
+                for name, t in parts.get("is", {}).items()
+            }
+            held = Held((Part(tensors, torch.tensor([id]), torch.tensor([host])),))
+            self.notes.first[guest, host, held.names] = held
+        self.net.restore(others, [*live, *self.notes.first.values()], round)
 
     def figures(self) -> dict[str, Any]:
         """Who lied and how, how far a trigger got, and whose lies could not be replies."""
@@ -264,7 +280,8 @@ class Liars(Wrapped):
         mine: dict[str, Any] = {"kind": self.kind, "names": self.notes.names}
         if self.kind in STRENGTH:
             mine["strength"] = self.how_much
-        if (fooled := self.notes.trigger.read()) is not None:
+        fooled, self.notes.trigger.fooled = self.notes.trigger.fooled, None
+        if fooled is not None:
             mine["fooled"] = fooled
         odd, self.notes.odd = {**inner.get(LEFT_OUT, {}), **self.notes.odd}, {}
         told = {**inner, "liars": [*inner.get("liars", ()), mine]}
@@ -276,7 +293,7 @@ class _Notes:
 
     def __init__(self, here: Any) -> None:
         self.names: list[str] = []
-        self.first = _FirstReplies()
+        self.first: dict[tuple[int, int, tuple[str, ...]], Held] = {}  # by guest, host and names of tensors
         self.odd: dict[str, str] = {}
         self.trigger = Trigger(here)
 
@@ -298,46 +315,3 @@ def _merged(some: list[Replies], edges: Tensor) -> Replies:
     numbers = {n: torch.cat([r.numbers[n] for r in some]) for n in names}
     held = together([r.beliefs for r in some]) if all(r.held is not None for r in some) else None
     return Replies(answered, numbers, held, some[0].origin).only(order)
-
-
-KEPT = "first"
-
-
-class _FirstReplies:
-    """By guest, host and the names of the reply's tensors."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[int, int, tuple[str, ...]], Held] = {}
-
-    @property
-    def live(self) -> list[Held]:
-        return list(self.known.values())
-
-    def of(self, guest: int, host: int, reply: Held) -> Held:
-        """The first one; this one, if there was none."""
-        return self.known.setdefault((guest, host, reply.names), reply)
-
-    def kept(self, peek: Callable[[Held], Beliefs | None]) -> dict[str, Tensor]:
-        """For a checkpoint: ids and what tensors are like, and their numbers where they are here."""
-        own: dict[str, Tensor] = {}
-        for number, ((guest, host, _), held) in enumerate(self.known.items()):
-            (part,), seen = held.parts, peek(held) or {}
-            like = {n: torch.empty(0, *t.shape[1:], dtype=t.dtype) for n, t in part.tensors.items()}
-            here = {"id": torch.tensor([guest, host, int(part.ids[0])]), **named("is", like)}
-            here |= named("has", {name: seen[name] for name in part.tensors if name in seen})
-            own |= named(KEPT, named(number, here))
-        return own
-
-    def restore(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The inverse of `kept`; what else there was is given back."""
-        first, others = taken(KEPT, kept)
-        for told in by_name(first).values():
-            guest, host, id = told.pop("id").tolist()
-            parts = by_name(told)
-            tensors = {
-                name: parts.get("has", {}).get(name, t.new_empty((1, *t.shape[1:]), device="meta"))
-                for name, t in parts.get("is", {}).items()
-            }
-            held = Held((Part(tensors, torch.tensor([id]), torch.tensor([host])),))
-            self.known[guest, host, held.names] = held
-        return others

@@ -46,10 +46,6 @@ class _Base(NamedTuple):
     held: Held
     row: int
 
-    @property
-    def place(self) -> int:
-        return int(self.held.parts[0].places[self.row])
-
 
 @WRAPS.register("sealed")
 @dataclass(frozen=True, eq=False)
@@ -240,7 +236,8 @@ class Sealed(Wrapped):
     def base_of(self, id: int, place: int) -> _Base | None:
         """What a reply is sealed less of for a receiver: what went out, if that one knows it."""
         base = self.notes.bases.get(id)
-        return base if base is not None and base.place in (place, COORDINATOR) else None
+        known = base is not None and int(base.held.parts[0].places[base.row]) in (place, COORDINATOR)
+        return base if known else None
 
     def distances(
         self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
