@@ -115,13 +115,6 @@ class Sum:
             rows.append(self.weights * stays + mine * (total / float(mine.sum())))
         return torch.stack(rows)
 
-    @property
-    def shares(self) -> Tensor:
-        """[player] p_j, adding up to 1."""
-        whose = torch.tensor(self.whose)
-        mine = torch.stack([self.weights[whose == j].sum() for j in range(len(self.players))])
-        return mine / mine.sum()
-
 
 def sums_of(
     weights: Weights, beliefs: Held, at: Tensor, in_turn: bool, mixed: Held, known: Mapping[int, Trained]
@@ -272,7 +265,8 @@ def _first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate
     apart, lengths = (t.numpy() for t in net.distances(both, torch.arange(n, n + len(steps)), at))
     steep = steps.numbers["steepness"].numpy()
     found = _slopes(apart[:n], lengths[:n], lengths[n:], steep)
-    return Estimate.exactly(_influence(found, summed.shares.numpy(), total)), steps.hosts.tolist()
+    shares = summed.weights[order] / summed.weights[order].sum()  # p_j: a player has one row each
+    return Estimate.exactly(_influence(found, shares.numpy(), total)), steps.hosts.tolist()
 
 
 def estimated(net: Net, summed: Sum, by: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:

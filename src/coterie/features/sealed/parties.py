@@ -79,11 +79,6 @@ class Terms(NamedTuple):
     room: float
     words: int
 
-    @property
-    def longest(self) -> float:
-        """As a length |x|."""
-        return float(2.0 ** (self.room - self.bits))
-
 
 class TooLong(BadInput):
     """Replies that the ring cannot hold; `why` by whose they are."""
@@ -96,9 +91,9 @@ class TooLong(BadInput):
 
 def refuse_long(x: np.ndarray, terms: Terms, whose: str) -> None:
     """Before anything is sent: a reply that the ring cannot hold."""
-    length = float(np.linalg.norm(x))
-    if not length <= terms.longest:
-        most = f"above the {terms.longest:.4g} that the ring holds at {terms.bits} bits"
+    length, longest = float(np.linalg.norm(x)), 2.0 ** (terms.room - terms.bits)
+    if not length <= longest:
+        most = f"above the {longest:.4g} that the ring holds at {terms.bits} bits"
         raise TooLong({whose: f"length {length:.4g}, {most}"})
 
 
