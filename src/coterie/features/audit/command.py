@@ -105,10 +105,8 @@ def _write(folder: Path, table: Mapping[str, Any], files: Mapping[str, bytes], p
     try:
         with readable_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(
-                prefix=".audit.", dir=folder, ignore_cleanup_errors=True
-            ) as made:
-                draft = Path(made)
+            with tempfile.TemporaryDirectory(prefix=".audit.", dir=folder, ignore_cleanup_errors=True) as at:
+                draft = Path(at)
                 if files:
                     (draft / PICTURES).mkdir(mode=0o700)
                 for name, data in written.items():

@@ -72,7 +72,13 @@ def _run_at(text: str) -> Path:
 def _verify(asked: _Verify) -> int:
     folder = _run_at(asked.run)
     record = read_record(folder)
-    kept = {name: _heads_in(given_path(name, "--heads")) for name in asked.heads}
+    kept = dict[str, list[heads.Signed]]()
+    for name in asked.heads:
+        path = given_path(name, "--heads")
+        kept[name] = heads.read(path) if path.is_file() else []
+        if not kept[name]:
+            lacks = "has no head" if path.is_file() else "is no file"
+            raise BadInput(f"--heads {path} {lacks}: give a site's {heads.HEADS}")
     verdict = verify(folder, record, kept, _authority_of(asked.authority))
     for line in verdict.wrong[:MOST]:
         print(_clean(line))
@@ -81,15 +87,6 @@ def _verify(asked: _Verify) -> int:
     if not verdict.wrong:
         print(_clean(verdict.said))
     return 2 if verdict.wrong else 0
-
-
-def _heads_in(path: Path) -> list[heads.Signed]:
-    if not path.is_file():
-        raise BadInput(f"--heads {path} is no file: give a site's {heads.HEADS}")
-    found = heads.read(path)
-    if not found:
-        raise BadInput(f"--heads {path} has no head: give a site's {heads.HEADS}")
-    return found
 
 
 def _authority_of(told: str) -> Authority:
