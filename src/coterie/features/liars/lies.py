@@ -27,31 +27,28 @@ Two more work on rows that somebody has tampered with:
 
 The trigger sets the last `patch` values of a row, in a picture the right end of its lowest line, to `level`.
 A site does this to its own rows alone, and nobody else's. How often models follow a trigger is found at the
-sites of this process, with the trigger on their test rows (`followed`).
+sites of this process, with the trigger on their test rows (`Fooled`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
-from coterie.core.client import Samples, Task
-from coterie.core.facts import kernel_fact
+from coterie.core.client import Task
 from coterie.core.groups import Groups
-from coterie.core.held import Held
-from coterie.core.kernel import KERNELS, Carry, Kernel, Part, Tick, Trainer
+from coterie.core.kernel import KERNELS, Carry, Part, Tick, Trainer
 from coterie.core.learner import Batch, Learner
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
-from coterie.nets.in_process import InProcess
 
 SENT, REPLY = "sent", "reply"
 Updates = dict[str, Tensor]
@@ -122,30 +119,6 @@ SPOILT: dict[str, Callable[[Tensor], Tensor]] = {
     "not-a-number": lambda t: torch.full_like(t, float("nan")) if t.is_floating_point() else t,
     "nonsense": lambda t: t.unsqueeze(0).expand(2, *t.shape),
 }
-
-
-class Trigger:
-    """Looks wherever models are scored on test rows one by one; sites elsewhere are not looked at. `fooled`
-    is the share of rows that it turned, the last time.
-    """
-
-    def __init__(self, here: Any) -> None:
-        self.here = here
-        self.stamped: InProcess | None = None
-        self.fooled: float | None = None
-
-    def look(self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key) -> None:
-        alone = kernel_fact(kernel, "part") == "test" and not kernel_fact(kernel, "together")
-        if not alone or not isinstance(self.here, InProcess) or len(edges) == 0:
-            return
-        how = Poisoned()
-        if self.stamped is None:
-            level = how.level_at(self.here.roster)
-            tests = [Samples(stamped(c.test.x, how.patch, level), c.test.y) for c in self.here.clients]
-            clients = [replace(c, test=t) for c, t in zip(self.here.clients, tests, strict=True)]
-            self.stamped = replace(self.here, clients=tuple(clients))
-        seen = self.stamped.visit(Fooled(how.target), beliefs, edges, key.at("trigger"))
-        self.fooled = float(seen.numbers["fooled"].nanmean())
 
 
 How = Literal["label-flip", "backdoor"]

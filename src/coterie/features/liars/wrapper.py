@@ -21,16 +21,17 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
+from coterie.core.client import Samples
 from coterie.core.errors import BadInput, Diverged, UnknownName
-from coterie.core.facts import ALL, called, method_fact
+from coterie.core.facts import ALL, called, kernel_fact, method_fact
 from coterie.core.held import Held, Part, together
 from coterie.core.kernel import Kernel, makes, scores
 from coterie.core.method import Method
 from coterie.core.net import EVALUATION, WRAPS, Beside, Net, Replies, edges_among
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.liars.lies import LIES, POISONS, REPLY, SENT, SPOILT, Lie, Poisoned, Trigger
-from coterie.nets.in_process import LEFT_OUT
+from coterie.features.liars.lies import LIES, POISONS, REPLY, SENT, SPOILT, Fooled, Lie, Poisoned, stamped
+from coterie.nets.in_process import LEFT_OUT, InProcess
 from coterie.nets.offers import chosen, clients_in
 from coterie.nets.sound import difference, kind_of
 from coterie.nets.wrapped import Wrapped, innermost
@@ -71,7 +72,7 @@ class Liars(Wrapped):
     def __post_init__(self) -> None:
         told = ("fraction", "kind", "strength", "names", "spare", "draw")
         self.check(**{name: getattr(self, name) for name in told})
-        object.__setattr__(self, "notes", _Notes(innermost(self.net)))
+        object.__setattr__(self, "notes", _Notes())
 
     @staticmethod
     def check(
@@ -156,7 +157,7 @@ class Liars(Wrapped):
         if EVALUATION in key.path:
             edges, beside = edges_among(~liars, beliefs, edges, beside)
             if self.kind == "backdoor":
-                self.notes.trigger.look(kernel, beliefs, edges, key)
+                self._look_for_trigger(kernel, beliefs, edges, key)
             return self.net.visit(kernel, beliefs, edges, key, slot, beside)
         if self.kind in POISONS and not scores(kernel) and not makes(kernel):
             return self._poisoned(kernel, beliefs, edges, liars[edges[:, 1]], key, slot, beside or {})
@@ -166,6 +167,20 @@ class Liars(Wrapped):
         if makes(kernel) or replies.held is None or self.kind in (*POISONS, LOSSES):
             return replies
         return self._stale(liars, replies) if self.kind == STALE else self._lied(liars, replies, key)
+
+    def _look_for_trigger(self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key) -> None:
+        """Wherever models are scored on test rows one by one; sites elsewhere are not looked at."""
+        here, how = innermost(self.net), Poisoned()
+        alone = kernel_fact(kernel, "part") == "test" and not kernel_fact(kernel, "together")
+        if not alone or not isinstance(here, InProcess) or len(edges) == 0:
+            return
+        if self.notes.triggered is None:
+            level = how.level_at(here.roster)
+            tests = [Samples(stamped(c.test.x, how.patch, level), c.test.y) for c in here.clients]
+            clients = [replace(c, test=t) for c, t in zip(here.clients, tests, strict=True)]
+            self.notes.triggered = replace(here, clients=tuple(clients))
+        seen = self.notes.triggered.visit(Fooled(how.target), beliefs, edges, key.at("trigger"))
+        self.notes.fooled = float(seen.numbers["fooled"].nanmean())
 
     def _poisoned(
         self, kernel: Any, beliefs: Held, edges: Tensor, lying: Tensor, key: Key, slot: str, beside: Beside
@@ -280,7 +295,7 @@ class Liars(Wrapped):
         mine: dict[str, Any] = {"kind": self.kind, "names": self.notes.names}
         if self.kind in STRENGTH:
             mine["strength"] = self.how_much
-        fooled, self.notes.trigger.fooled = self.notes.trigger.fooled, None
+        fooled, self.notes.fooled = self.notes.fooled, None
         if fooled is not None:
             mine["fooled"] = fooled
         odd, self.notes.odd = {**inner.get(LEFT_OUT, {}), **self.notes.odd}, {}
@@ -289,13 +304,16 @@ class Liars(Wrapped):
 
 
 class _Notes:
-    """Who lies, and what that takes: first replies, whose were none, who looks for the trigger."""
+    """Who lies, first replies by guest, host and names of tensors, whose lies could not be replies; sites
+    with the trigger on their test rows, and the share of these that it turned.
+    """
 
-    def __init__(self, here: Any) -> None:
+    def __init__(self) -> None:
         self.names: list[str] = []
-        self.first: dict[tuple[int, int, tuple[str, ...]], Held] = {}  # by guest, host and names of tensors
+        self.first: dict[tuple[int, int, tuple[str, ...]], Held] = {}
         self.odd: dict[str, str] = {}
-        self.trigger = Trigger(here)
+        self.triggered: InProcess | None = None
+        self.fooled: float | None = None
 
 
 def _count(share: float, n: int) -> int:
