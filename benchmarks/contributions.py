@@ -22,7 +22,7 @@ import torch
 
 from coterie.core.client import Client, Samples
 from coterie.core.seeds import Key
-from coterie.features.contributions.record import Contributed, spearman, without_own
+from coterie.features.contributions.record import WEIGHT, Contributed, spearman, without_own
 from coterie.runs.record import Record
 
 EVERY = "first-order+leave-one-out+shapley+gtg+exact-shapley"
@@ -158,7 +158,7 @@ def beside_exact(found: Contributed, name: str) -> list[float]:
     truth = found.estimates[EXACT]
     exact = without_own(truth.value)
     if name == "weight":
-        ranks = spearman(found.weight_given, truth.given), spearman(without_own(found.weight), exact)
+        ranks = spearman(found.kinds()[WEIGHT].given, truth.given), spearman(without_own(found.weight), exact)
         return [*ranks, 0.0, 0.0, 0.0, 0.0]
     mine = found.estimates[name]
     others = without_own(mine.value)

@@ -59,7 +59,7 @@ def _parts(command: str) -> list[tuple[Any, str, str]]:
         own = [(station.SiteServer, "answer", "answer"), (in_process.InProcess, "work", "work")]
         return [*sealing, *packing, *own, (site.Site, "do_store", "store")]
     verbs = [(remote.Remote, "visit", "visit"), (orders.Orders, "carry", "carry")]
-    rounds = [(runner, "one_round", "round"), (ledgered.LedgerHook, "written", "ledger")]
+    rounds = [(runner, "one_round", "round"), (ledgered.HOOK, "written", "ledger")]
     return [*sealing, *packing, *verbs, *rounds, (post.Post, "ask", "ask")]
 
 

@@ -31,7 +31,7 @@ spent = 0.0
 
 
 def timed(name: str) -> None:
-    inner = getattr(ledgered.LedgerHook, name)
+    inner = getattr(ledgered.HOOK, name)
 
     def outer(self, *told):  # type: ignore[no-untyped-def]
         global spent
@@ -41,7 +41,7 @@ def timed(name: str) -> None:
         finally:
             spent += time.process_time() - begun
 
-    setattr(ledgered.LedgerHook, name, outer)
+    setattr(ledgered.HOOK, name, outer)
 
 
 def signed() -> None:

@@ -13,7 +13,7 @@ from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.features.audit import deep_leakage
 from coterie.features.audit.deep_leakage import angle, label_of, last_bias, mismatch, why_not
-from coterie.features.audit.rows import psnr
+from coterie.features.audit.inversion import psnr
 
 
 def small():

@@ -12,8 +12,16 @@ from PIL import Image
 
 from coterie.data.preparation import Column, Part, Preparation
 from coterie.features.audit import canaries, inversion
-from coterie.features.audit.inversion import batch_of, in_one_step, rate_of
-from coterie.features.audit.rows import columns, cosines, enlarged, is_picture, pixels_of, png, side_by_side
+from coterie.features.audit.inversion import (
+    columns,
+    cosines,
+    in_one_step,
+    is_picture,
+    option_of,
+    pixels_of,
+    png,
+    side_by_side,
+)
 from coterie.kernels import SGD
 from coterie.kernels.dp import DP
 
@@ -85,7 +93,8 @@ class TestWork:
     def test_one_step(self):
         assert in_one_step(SGD(lr=0.5, epochs=3), 4) == SGD(lr=0.5, epochs=3, steps=1, batch=4)
         assert in_one_step(DP(SGD(lr=0.5)), 2) == DP(SGD(lr=0.5, steps=1, batch=2))
-        assert (rate_of(DP(SGD(lr=0.5))), batch_of(DP(SGD(batch=7)))) == (0.5, 7)
+        work = DP(SGD(lr=0.5, batch=7))
+        assert (option_of(work, "lr", 1.0), option_of(work, "batch", 1)) == (0.5, 7)
 
 
 class TestRows:
@@ -128,6 +137,5 @@ class TestRows:
         read = np.asarray(Image.open(io.BytesIO(png(pixels))))
         assert np.array_equal(read, pixels)
         assert (pixels.min(), pixels.max()) == (0, 255)
-        assert enlarged(pixels).shape[:2] == (72, 96)
         both = Image.open(io.BytesIO(side_by_side(grey, grey * 0, -1, 1)))
         assert both.size == (2 * 96 + 12, 72)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from coterie.features.audit.deep_leakage import rows_of, takes_rows_as_they_are
-from coterie.features.audit.rows import cosines
+from coterie.features.audit.inversion import cosines
 
 
 def step_of(model, x, y):

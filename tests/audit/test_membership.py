@@ -7,8 +7,8 @@ import pytest
 from audit_runs import LEAKY
 
 from coterie.core.seeds import Key
-from coterie.features.audit import membership
-from coterie.features.audit.membership import BEFORE, advantage, auc, intervals, threshold, tpr_at
+from coterie.features.audit import BEFORE, membership
+from coterie.features.audit.membership import advantage, auc, intervals, threshold, tpr_at
 
 A = np.array
 
@@ -85,6 +85,6 @@ def test_losses_are_those_of_the_record(subject_of):
     subject = subject_of(*LEAKY)
     expected = subject.record.final("loss")
     for i in (0, 7):
-        own = membership.models_of(subject, i)["own"]
-        found = membership.losses_of(subject, own, subject.clients[i].test).mean()
+        own = subject.models_of(i)["own"]
+        found = subject.losses(own, subject.clients[i].test).mean()
         assert found == pytest.approx(expected[i], rel=1e-5)

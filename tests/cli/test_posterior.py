@@ -18,8 +18,7 @@ from coterie.core.held import hold
 from coterie.core.net import to_own
 from coterie.core.seeds import Key
 from coterie.data.preparation import Column, Part, Preparation
-from coterie.features.posteriors.command import KINDS
-from coterie.features.posteriors.command_predict import score_table, scores
+from coterie.features.posteriors.command import KINDS, score_table, scores
 from coterie.kernels import SWAG, Gather
 from coterie.kernels.posterior import collected
 from coterie.models import MODELS

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from coterie.cli.main import main
-from coterie.features.contributions import cells as tables
 from coterie.features.contributions import shown as contributions
 from coterie.features.contributions.record import Contributed, ranks, spearman
 from coterie.nets.counting import nothing_passed
@@ -132,10 +131,10 @@ def test_agreement_is_of_others_alone():
 def test_page_and_terminal_say_who_gave_most_to_whom():
     record = recorded(valued(VALUE))
     told = record.contributions()
-    assert tables.sentence(told) == (
+    assert contributions.sentence(told) == (
         "a <b> gave most to the others (by gtg: 0.350); the largest single gift is from b to a <b> (1.00)."
     )
-    assert tables.pairs(told)[1][0] == ["a <b>", "b 1.00", "c −1.00", "3.00"]
+    assert contributions.pairs(told)[1][0] == ["a <b>", "b 1.00", "c −1.00", "3.00"]
     runs = Runs("", [record])
     made = blocks_to_html(contributions.contributions_part(runs))
     assert "a &lt;b&gt; gave most" in made
@@ -152,8 +151,8 @@ def test_a_run_that_was_not_valued_shows_what_is_free():
     record = recorded(None, None)
     told = record.contributions()
     assert not told.asked
-    assert "by weight: 1.33" in tables.sentence(told)
-    assert tables.cells(told)[1][0] == ["a <b>", "2", "1.33"]
+    assert "by weight: 1.33" in contributions.sentence(told)
+    assert contributions.cells(told)[1][0] == ["a <b>", "2", "1.33"]
     made = blocks_to_html(contributions.contributions_part(Runs("", [record])))
     assert "--wrap contributions" in made
     assert contributions.on_screen(Runs("", [record])) == []
@@ -212,11 +211,13 @@ def weighed(weight) -> Contributed:
 
 def test_of_equals_nobody_gave_most():
     even = weighed(np.full((3, 3), 2 / 3))  # as scaffold has it: each counts a third in two rounds
-    assert tables.sentence(even) == "Several gave the others the same, and nobody more (by weight: 1.33)."
-    assert tables.pairs(even)[1] == [[name, "—", "—", "0.667"] for name in "abc"]
+    assert (
+        contributions.sentence(even) == "Several gave the others the same, and nobody more (by weight: 1.33)."
+    )
+    assert contributions.pairs(even)[1] == [[name, "—", "—", "0.667"] for name in "abc"]
     assert contributions.most(even) == ["weight", "—", "—", "—", "—"]
     # by rows, as fedavg has it: b counts most, and as much to a as to c
     by_rows = weighed([[0.4, 1.0, 0.6]] * 3)
-    assert tables.sentence(by_rows) == "b gave most to the others (by weight: 2.00)."
+    assert contributions.sentence(by_rows) == "b gave most to the others (by weight: 2.00)."
     assert contributions.most(by_rows) == ["weight", "b", "2.00", "—", "—"]
-    assert tables.pairs(by_rows)[1][0] == ["a", "b 1.00", "c 0.60", "0.40"]
+    assert contributions.pairs(by_rows)[1][0] == ["a", "b 1.00", "c 0.60", "0.40"]

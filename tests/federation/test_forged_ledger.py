@@ -19,7 +19,7 @@ from room import Room
 
 from coterie.cli.main import main
 from coterie.features.ledger import heads
-from coterie.features.ledger.entries import config_digest
+from coterie.features.ledger.entries import content_digest
 from coterie.features.ledger.verify import NO_AUTHORITY, NOBODY
 from coterie.federation.kits.authority import invite, revoke
 from coterie.federation.kits.certificates import authority, claimed_card, issue, new_key
@@ -205,7 +205,7 @@ def an_authority_of_its_own(room, folder):
     config = (folder / "config.toml").read_text()
     (folder / "config.toml").write_text(config.replace(str(room.kits["lead"].folder), str(kit)))
     mark = x509.load_pem_x509_certificate(ca).fingerprint(hashes.SHA256()).hex()
-    also = {"config": config_digest(read_toml(folder / "config.toml")), "authority": mark}
+    also = {"config": content_digest(read_toml(folder / "config.toml")), "authority": mark}
     rebuilt(folder, lambda said: {**said, **also} if said["kind"] == "begin" else said)
     some = [party(room.kits[name], name, "site", ca, key) for name in NAMES]
     signed_by(folder, *some, run=run_in(folder))

@@ -246,7 +246,7 @@ def test_who_has_figures_was_not_away(desk, also):
         line |= {"away": away, "numbers": [0, 0, 0, 5]}
     write_metrics(it.run, lines)
     told = [
-        {**said, "metrics": entries.line_digest(line), "answered": "3", "away": away}
+        {**said, "metrics": entries.lines_digest([line]), "answered": "3", "away": away}
         for said, line in zip(it.rounds(), lines[1:], strict=True)
     ]
     found = it.anew(it.begin(lines[:1]), *told, entries.end(3, it.run))
@@ -271,7 +271,7 @@ def test_sites_are_not_renamed_to_be_excused(desk):
     raised(it.run)
     lines = metrics(it.run)
     told = [
-        {**s, "metrics": entries.line_digest(line)} for s, line in zip(it.rounds(), lines[1:], strict=True)
+        {**s, "metrics": entries.lines_digest([line])} for s, line in zip(it.rounds(), lines[1:], strict=True)
     ]
     begin = {**it.begin(lines[:1]), "clients": ["x", "y", "z", "d"]}
     found = it.anew(begin, *told, entries.end(3, it.run))
@@ -313,7 +313,7 @@ def test_a_line_that_is_none_ends_in_a_word(desk):
     lines[1] = {"round": 1, "scores": 3}
     write_metrics(it.run, lines)
     told = [
-        {**s, "metrics": entries.line_digest(line)} for s, line in zip(it.rounds(), lines[1:], strict=True)
+        {**s, "metrics": entries.lines_digest([line])} for s, line in zip(it.rounds(), lines[1:], strict=True)
     ]
     it.anew(it.begin(lines[:1]), *told, entries.end(3, it.run))
     code, said = it.verify()

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from coterie.cli.main import main
-from coterie.features.judgement.withdrawal import touched
+from coterie.features.judgement.command import touched
 from coterie.federation.kits.authority import found_federation
 from coterie.runs.folder import read_record
 from coterie.runs.record import Record

@@ -113,8 +113,8 @@ def test_stale_replies_are_the_first_ones_and_live_as_long_as_the_run(net):
     again.restore(lies.kept([], 1), [], 1)
     found = again.visit(WORK, weights(8.0), EVERYBODY, Key(0).at_round(2, 5))
     assert torch.equal(found.beliefs.tensors["weight"], later.beliefs.tensors["weight"])
-    assert [int(h.parts[0].ids[0]) for h in handles_in(again.notes.first.live)] == [
-        int(h.parts[0].ids[0]) for h in handles_in(lies.notes.first.live)
+    assert [int(h.parts[0].ids[0]) for h in handles_in(list(again.notes.first.values()))] == [
+        int(h.parts[0].ids[0]) for h in handles_in(list(lies.notes.first.values()))
     ]
 
 

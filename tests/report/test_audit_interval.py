@@ -1,6 +1,6 @@
 """An audit's figure whose draws all agree is no certainty."""
 
-from coterie.features.audit.sentences import interval
+from coterie.features.audit.shown import interval
 
 
 def test_draws_that_agree_have_no_interval():

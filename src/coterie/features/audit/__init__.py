@@ -7,3 +7,5 @@
 
 A success proves a leak. A failed attack proves nothing: the next one may do better.
 """
+
+BEFORE = "before training"  # the model that was trained on nothing

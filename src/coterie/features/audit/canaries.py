@@ -57,11 +57,9 @@ from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.client import Client, Samples
 from coterie.core.errors import BadInput
-from coterie.core.facts import kernel_fact, method_fact
 from coterie.core.learner import Batch, Learner
 from coterie.core.seeds import Key
-from coterie.features.audit.membership import losses_of
-from coterie.features.audit.overheard import Reply, flat, listened_to, played
+from coterie.features.audit.overheard import Reply, flat, played
 from coterie.features.audit.subject import Subject
 
 TRIED = (0.1, 0.25, 0.5, 1.0)  # guesses, as shares of the canaries
@@ -245,16 +243,16 @@ def attack(subject: Subject) -> dict[str, Any]:
     clients = list(subject.clients)
     clients[place] = with_planted(client, rows, present)
     listener = _Listener(subject.learner, rows, place)
-    experiment = listened_to(subject.again(clients), listener.made, listener.left)
-    models = played(experiment, subject.record.done)
-    beliefs, of = experiment.net.peek(models.beliefs), int(models.of[place])
+    again = subject.here.again(clients)
+    models, beliefs = played(again, subject.record.done, replied=listener.made, left=listener.left)
+    of = int(models.of[place])
     was_in, bounds = present.numpy(), {}
     if listener.seen:
-        ridge = RIDGE_IN_NOISE if adds_noise(subject) else RIDGE
+        ridge = RIDGE_IN_NOISE if subject.adds_noise else RIDGE
         scores = shares_of(listener.products, listener.alike, ridge).numpy()
         bounds["replies"] = asdict(best_bound(scores, was_in, DELTA))
     if beliefs is not None and of >= 0:
-        before, after = (losses_of(subject, b, rows) for b in (subject.first(place), tree.row(beliefs, of)))
+        before, after = (subject.losses(b, rows) for b in (subject.first(place), tree.row(beliefs, of)))
         bounds["model"] = asdict(best_bound(before - after, was_in, DELTA))
     return {
         "client": client.name,
@@ -263,7 +261,7 @@ def attack(subject: Subject) -> dict[str, Any]:
         "rows": len(client.train),
         "visits": listener.visits,
         "seen": listener.seen,
-        "sealed": sealed(subject),
+        "sealed": subject.sealed,
         "bounds": bounds,
         "upper": _upper_bound(subject, len(clients[place].train), listener.visits),
         "proves": PROVES,
@@ -271,19 +269,9 @@ def attack(subject: Subject) -> dict[str, Any]:
     }
 
 
-def sealed(subject: Subject) -> bool:
-    """Whether replies were hidden from everybody, unless the two helpers collude."""
-    return any(str(spec).startswith("sealed") for spec in subject.record.settings.wrap)
-
-
-def adds_noise(subject: Subject) -> bool:
-    """Whether local work says what it costs in privacy."""
-    return kernel_fact(method_fact(subject.here.method, "local"), "charges") is not None
-
-
 def _upper_bound(subject: Subject, rows: int, visits: int) -> dict[str, Any] | None:
     """What accounting says of so many visits to so many rows; None where local work adds no noise."""
-    if not adds_noise(subject):
+    if not subject.adds_noise:
         return None
     charges = subject.here.method.local.charges  # type: ignore[attr-defined]
     from coterie.privacy.accounting import epsilon, repeated

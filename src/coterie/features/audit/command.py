@@ -27,8 +27,7 @@ from coterie.cli.report import read_sections
 from coterie.core.errors import BadInput, CoterieError, Gathered, UnknownName, lines_of
 from coterie.engines.threads import narrow
 from coterie.features.audit import canaries, inversion, membership, mixes
-from coterie.features.audit.sentences import sentences
-from coterie.features.audit.shown import FILE, PAGE, render_audit
+from coterie.features.audit.shown import FILE, PAGE, render_audit, sentences
 from coterie.features.audit.subject import Subject, check_run, read_subject
 from coterie.report.page import write_report
 from coterie.runs.folder import is_run
@@ -56,26 +55,21 @@ ATTACKS: Mapping[str, _Attack] = {
 }
 
 
-def _check_attacks(names: Sequence[str]) -> tuple[str, ...]:
-    """The attacks that are meant, each once and in the usual order."""
-    if unknown := [name for name in names if name not in ATTACKS]:
-        raise UnknownName("attack", unknown[0], ATTACKS)
-    return tuple(name for name in ATTACKS if name in names)
-
-
-def _audited(
-    subject: Subject, attacks: Sequence[str], watch: Callable[[str], None] = lambda name: None
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What was found, as audit.json has it, and pictures by file name. `watch` is told what begins."""
+def _audited(subject: Subject, attacks: Sequence[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What was found, as audit.json has it, and pictures by file name."""
     found, skipped, files = dict[str, Any](), dict[str, str](), dict[str, bytes]()
     for name in attacks:
-        watch(name)
-        if why := _reason(subject, name):
+        screen.err.print(f"[dim]· {name}[/dim]", soft_wrap=True)
+        attack, why = ATTACKS[name], ""
+        if attack.needs_rows and subject.ground is None:
+            why = subject.why
+        elif attack.needs_rows and subject.learner.couples:
+            why = f"it looks at single rows, and in a {subject.learner.task} a row has no loss of its own"
+        if why := why or attack.why_not(subject):
             skipped[name] = why
             continue
-        told = ATTACKS[name].attack(subject)
-        files |= told.pop("files", {})
-        found[name] = told
+        found[name] = attack.attack(subject)
+        files |= found[name].pop("files", {})
     record, config = subject.record, subject.record.config
     named = ("data", "split", "model", "method", "kernel", "rounds", "seed", "wrap", "net")
     run = {"label": record.label, "clients": len(record.clients)}
@@ -92,16 +86,6 @@ def _audited(
     return plain(table), files
 
 
-def _reason(subject: Subject, name: str) -> str:
-    """Why an attack is left out of an audit; nothing if it is not."""
-    known = ATTACKS[name]
-    if subject.ground is None and known.needs_rows:
-        return subject.why
-    if known.needs_rows and subject.learner.couples:
-        return f"it looks at single rows, and in a {subject.learner.task} a row has no loss of its own"
-    return known.why_not(subject)
-
-
 def plain(value: Any) -> Any:
     """As JSON holds it: numbers to six digits, what is not finite as null."""
     if isinstance(value, Mapping):
@@ -115,23 +99,20 @@ def plain(value: Any) -> Any:
 
 def _write(folder: Path, table: Mapping[str, Any], files: Mapping[str, bytes], page: str) -> None:
     """All of it or nothing: what was there before is replaced when everything new is written."""
+    written = {FILE: (json.dumps(table, indent=1) + "\n").encode(), PAGE: page.encode()}
+    written |= {f"{PICTURES}/{name}": data for name, data in files.items()}
     folder_was_there = folder.exists()
-    with readable_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     try:
         with readable_errors(folder):
-            draft = Path(tempfile.mkdtemp(prefix=".audit.", dir=folder))
-            try:
-                written = {FILE: (json.dumps(table, indent=1) + "\n").encode(), PAGE: page.encode()}
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".audit.", dir=folder, ignore_cleanup_errors=True) as at:
+                draft = Path(at)
                 if files:
                     (draft / PICTURES).mkdir(mode=0o700)
-                    written |= {f"{PICTURES}/{name}": data for name, data in files.items()}
                 for name, data in written.items():
                     (draft / name).touch(mode=0o600)
                     (draft / name).write_bytes(data)
                 _move(draft, folder)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
     except CoterieError:
         if not folder_was_there:
             shutil.rmtree(folder, ignore_errors=True)
@@ -170,7 +151,7 @@ CLIENT = (
 
 
 @dataclass(frozen=True)
-class Audit:
+class _Audit:
     run: str = word("The folder of a finished run, or one of a comparison's.", "RUN")
     attacks: tuple[str, ...] = flag(
         tuple(ATTACKS), f"Which: {', '.join(ATTACKS)}; by default all that apply."
@@ -181,14 +162,11 @@ class Audit:
     out: str = flag("", "A folder to write into; by default that of the run.")
 
 
-@command_with(Flags(Audit, "audit", HELP))
+@command_with(Flags(_Audit, "audit", HELP))
 @narrow()
-def audit(asked: Audit) -> int:
-    def watch(name: str) -> None:
-        screen.err.print(f"[dim]· {name}[/dim]", soft_wrap=True)
-
+def audit(asked: _Audit) -> int:
     path, out, attacks = _checked(asked)
-    table, files = _audited(read_subject(path, asked.client, asked.seed, asked.canaries), attacks, watch)
+    table, files = _audited(read_subject(path, asked.client, asked.seed, asked.canaries), attacks)
     _write(out, table, files, render_audit(table, files))
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("attack", "what it found"):
@@ -204,11 +182,14 @@ def audit(asked: Audit) -> int:
     return 0
 
 
-def _checked(asked: Audit) -> tuple[Path, Path, tuple[str, ...]]:
+def _checked(asked: _Audit) -> tuple[Path, Path, tuple[str, ...]]:
     """The run's folder, the one to write, and the attacks; all that is wrong is said at once."""
     wrong, path, attacks = Gathered(), Path(), tuple[str, ...]()
     with wrong.one():
-        attacks = _check_attacks(asked.attacks)
+        for name in asked.attacks:
+            if name not in ATTACKS:
+                raise UnknownName("attack", name, ATTACKS)
+        attacks = tuple(name for name in ATTACKS if name in asked.attacks)
     if asked.canaries < 10:
         wrong.add(f"canaries={asked.canaries} must be at least 10: try 200")
     if asked.canaries > 10_000:

@@ -45,6 +45,7 @@ SIGNED_STEPS, POLISHING_STEPS = 300, 100
 RATE = 0.1
 NOTHING = 1e-6  # a mismatch at which another start would find nothing better
 MOST_PARAMETERS = 2**19
+STILL = 1e-6  # of the largest: a bias that moves no more than this says nothing
 
 
 class _Found(NamedTuple):
@@ -155,9 +156,6 @@ def why_not(model: nn.Module, parameters: int) -> str:
     return ""
 
 
-STILL = 1e-6  # of the largest: a bias that moves no more than this says nothing
-
-
 def rows_of(weight: Tensor, bias: Tensor) -> Tensor:
     """x̂ = ΔW_i / Δb_i for each unit i that moves: [candidate, input]; none if no bias does."""
     weight, bias = weight.double(), bias.double()
@@ -167,37 +165,24 @@ def rows_of(weight: Tensor, bias: Tensor) -> Tensor:
     return weight[moved] / bias[moved].unsqueeze(1)
 
 
-def _first_layer(model: nn.Module, x: Tensor) -> tuple[str, nn.Module]:
-    """The first layer with parameters that inputs [1, ...] pass, and its name."""
-    seen: list[tuple[str, nn.Module]] = []
-    names = {layer: name for name, layer in model.named_modules()}
-
-    def note(layer: nn.Module, _: Any) -> None:
-        seen.append((names[layer], layer))
-
-    own = [layer for layer in names if next(layer.parameters(recurse=False), None) is not None]
-    handles = [layer.register_forward_pre_hook(note) for layer in own]
-    try:
-        with torch.no_grad():
-            model(x)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return seen[0]
-
-
 def takes_rows_as_they_are(model: nn.Module, x: Tensor) -> tuple[str, str] | None:
-    """The names of weight and bias of a first linear layer that gets the inputs unchanged; None otherwise."""
-    name, layer = _first_layer(model, x)
-    if not isinstance(layer, nn.Linear) or layer.bias is None:
-        return None
-    caught: list[Tensor] = []
-    handle = layer.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
+    """The names of weight and bias of a first linear layer that gets the inputs [1, ...] unchanged; None
+    otherwise.
+    """
+    passed: list[tuple[nn.Module, Any]] = []
+    names = {layer: name for name, layer in model.named_modules()}
+    own = [layer for layer in names if next(layer.parameters(recurse=False), None) is not None]
+    note = [layer.register_forward_pre_hook(lambda *passing: passed.append(passing)) for layer in own]
     try:
         with torch.no_grad():
             model(x)
     finally:
-        handle.remove()
-    same = caught[0].numel() == x.numel() and torch.equal(caught[0].reshape(-1), x.reshape(-1))
-    inside = f"{name}." if name else ""  # a model may be one layer
-    return (f"{inside}weight", f"{inside}bias") if same else None
+        for handle in note:
+            handle.remove()
+    first, given = passed[0]
+    if not isinstance(first, nn.Linear) or first.bias is None:
+        return None
+    if given[0].numel() != x.numel() or not torch.equal(given[0].reshape(-1), x.reshape(-1)):
+        return None
+    inside = f"{names[first]}." if names[first] else ""  # a model may be one layer
+    return f"{inside}weight", f"{inside}bias"

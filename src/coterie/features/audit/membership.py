@@ -25,10 +25,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
-from coterie.core.belief import Belief
-from coterie.core.client import Samples
 from coterie.core.seeds import Key
 from coterie.features.audit.subject import Subject
 
@@ -42,7 +39,6 @@ PROVES_NOT = (
 )
 DRAWS = 500
 RATES = (0.01, 0.1)
-BEFORE = "before training"
 Figure = Callable[[np.ndarray, np.ndarray], float]
 
 
@@ -100,15 +96,6 @@ def intervals(members: np.ndarray, others: np.ndarray, key: Key, draws: int) -> 
     return found
 
 
-def losses_of(subject: Subject, belief: Belief, rows: Samples) -> np.ndarray:
-    """[row] the loss that the model was trained by."""
-    learner = subject.learner
-    with torch.no_grad():
-        pieces = zip(torch.split(rows.x, 1024), torch.split(rows.y, 1024), strict=True)
-        losses = torch.cat([learner.losses(learner.outputs(belief, x), y) for x, y in pieces])
-    return losses.double().numpy()
-
-
 def attack(subject: Subject) -> dict[str, Any]:
     """The figures of every client's models; one entry for each client and model."""
     entries, skipped, pooled = [], [], dict[str, list[tuple[np.ndarray, np.ndarray]]]()
@@ -118,8 +105,8 @@ def attack(subject: Subject) -> dict[str, Any]:
         if not len(client.test):
             skipped.append(f"{client.name} has no test rows, so there is nobody to tell members from")
             continue
-        for name, belief in models_of(subject, i).items():
-            members, others = (losses_of(subject, belief, rows) for rows in (client.train, client.test))
+        for name, belief in subject.models_of(i).items():
+            members, others = (subject.losses(belief, rows) for rows in (client.train, client.test))
             entries.append({"client": client.name, **_told(subject, client.name, name, members, others)})
             pooled.setdefault(name, []).append((members, others))
     together = [
@@ -142,16 +129,3 @@ def _told(
         "mean_loss": {"members": float(members.mean()), "others": float(others.mean())},
         **intervals(members, others, subject.key.at("membership", client, model), DRAWS),
     }
-
-
-def models_of(subject: Subject, client: int) -> dict[str, Belief]:
-    """What the run made for a client: its own model, the shared one if it is another, the first one."""
-    name, found = subject.clients[client].name, dict[str, Belief]()
-    if name in subject.models:
-        found["own"] = subject.models[name]
-    own, shared = found.get("own"), subject.shared
-    if shared is not None and (
-        own is None or not all(torch.equal(own[name], shared[name]) for name in shared)
-    ):
-        found["shared"] = shared
-    return {**found, BEFORE: subject.first(client)}

@@ -23,15 +23,14 @@ the first tensor's stand for all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
 from coterie.core.held import COORDINATOR
 from coterie.core.method import METHODS, Reveals
-from coterie.features.audit.canaries import sealed
-from coterie.features.audit.overheard import Reply, Sum, flat, listened_to, played
+from coterie.features.audit.overheard import Reply, Sum, flat, played
 from coterie.features.audit.subject import Subject
 from coterie.nets.guard import NEGLIGIBLE, leverage
 
@@ -50,8 +49,7 @@ def solved(
     rows: np.ndarray, sums: np.ndarray, own: Sequence[int] = (), known: np.ndarray | None = None
 ) -> np.ndarray:
     """x̂ = A⁺ (A x): [host, number] of sums [sum, number]; `known` are the replies of `own`, in that order."""
-    rows = np.array(rows, dtype=np.float64)
-    left = np.array(sums, dtype=np.float64)
+    rows, left = np.array(rows, dtype=np.float64), np.array(sums, dtype=np.float64)
     if len(own) and known is not None:
         left = left - rows[:, list(own)] @ known
         rows[:, list(own)] = 0.0
@@ -90,7 +88,7 @@ def attack(subject: Subject) -> dict[str, Any]:
 def directly(subject: Subject) -> list[str]:
     """Who got replies themselves, so that nothing had to be solved."""
     config = subject.record.config
-    if sealed(subject):
+    if subject.sealed:
         return []
     name, told = str(config["method"]), Reveals()
     if subject.ground is not None:
@@ -122,15 +120,22 @@ def really(subject: Subject, round: int) -> dict[str, Any] | None:
     used = [some for some in sums if unknown.keys() & some.weights.keys()]
     if not used:
         return None
+    clients = subject.record.clients
     names = tuple(n for n in used[0].value if n in subject.learner.trainable)
     truth = np.stack([flat(reply.replied, names).numpy() for reply in replies])
     sent = np.stack([flat(reply.sent, names).numpy() for reply in replies])
     size = np.linalg.norm(truth - sent, axis=1)
     best: dict[int, dict[str, Any]] = {}
-    for who, mine, own in _views(subject.record.clients, replies, used):
+    places = sorted({some.receiver for some in used} | {reply.host for reply in replies})
+    for place in [*places, None]:  # each receiver knows its own replies; None: whoever sees every sum
+        mine = [some for some in used if place is None or some.receiver in (place, COORDINATOR)]
+        own = [i for i, reply in enumerate(replies) if reply.host == place]
+        if not mine:
+            continue
         rows = np.array([[some.weights.get(i, 0.0) for i in unknown] for some in mine])
-        values = np.stack([flat(some.value, names).numpy() - _outside(some, unknown, names) for some in mine])
+        values = np.stack([_of_replies(some, unknown, names) for some in mine])
         found, lever = solved(rows, values, own, truth[own]), leverage(rows, own)
+        who = EVERYBODY if place is None else "the coordinator" if place == COORDINATOR else clients[place]
         for i, reply in enumerate(replies):
             if i in own or not rows[:, i].any():
                 continue
@@ -138,39 +143,24 @@ def really(subject: Subject, round: int) -> dict[str, Any] | None:
             entry = {"by": who, "leverage": float(lever[i]), "error": error}
             if reply.host not in best or entry["leverage"] > best[reply.host]["leverage"] + NEGLIGIBLE:
                 best[reply.host] = entry
-    names_of = subject.record.clients
-    hosts = [{"client": names_of[h], **best[h]} for h in sorted(best) if names_of[h] in subject.asked]
+    hosts = [{"client": clients[h], **best[h]} for h in sorted(best) if clients[h] in subject.asked]
     return {"round": round, "replies": len(replies), "sums": len(used), "hosts": hosts}
 
 
-def _views(
-    clients: Sequence[str], replies: Sequence[Reply], sums: Sequence[Sum]
-) -> list[tuple[str, list[Sum], list[int]]]:
-    """Who has which sums, and knows which replies: each receiver, and whoever sees every sum."""
-    found = []
-    places = sorted({some.receiver for some in sums} | {reply.host for reply in replies})
-    for place in places:
-        mine = [some for some in sums if some.receiver in (place, COORDINATOR)]
-        own = [i for i, reply in enumerate(replies) if reply.host == place]
-        if mine:
-            found.append(("the coordinator" if place == COORDINATOR else clients[place], mine, own))
-    return [*found, (EVERYBODY, list(sums), [])]
-
-
-def _outside(some: Sum, unknown: dict[int, int], names: tuple[str, ...]) -> np.ndarray:
-    """What a sum has of other things than replies of the round, which are taken as known."""
-    parts = [w * flat(some.rows[i], names).numpy() for i, w in some.weights.items() if i not in unknown]
-    return np.sum(parts, axis=0) if parts else np.zeros(1)
+def _of_replies(some: Sum, unknown: Container[int], names: tuple[str, ...]) -> np.ndarray:
+    """A sum without what is in it of other things than replies of the round, which are taken as known."""
+    others = [w * flat(some.rows[i], names).numpy() for i, w in some.weights.items() if i not in unknown]
+    whole = flat(some.value, names).numpy()
+    return whole - np.sum(others, axis=0) if others else whole
 
 
 def played_again(subject: Subject, round: int) -> tuple[list[Reply], list[Sum]]:
     """The replies and the sums of one round, by playing the run up to it."""
     replies, sums = list[Reply](), list[Sum]()
-    experiment = listened_to(subject.again(), replied=replies.append, mixed=sums.append)
 
     def begin(_: int) -> None:
         replies.clear()
         sums.clear()
 
-    played(experiment, round, begin)
+    played(subject.here.again(), round, begin=begin, replied=replies.append, mixed=sums.append)
     return replies, sums

@@ -54,7 +54,7 @@ class Sum(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Overheard(Wrapped):
+class _Overheard(Wrapped):
     """Calls `replied` for each reply of local work, `left` for each that leaves its host, when it first does,
     and `mixed` for each sum of beliefs.
     """
@@ -153,21 +153,22 @@ class Overheard(Wrapped):
         self.net.keep(held, round)
 
 
-def listened_to(
+def played(
     experiment: Experiment,
+    rounds: int,
+    *,
+    begin: Callable[[int], None] = lambda round: None,
     replied: Callable[[Reply], None] = lambda reply: None,
     left: Callable[[Reply], None] = lambda reply: None,
     mixed: Callable[[Sum], None] = lambda some: None,
-) -> Experiment:
-    """The same experiment on a net that somebody listens to."""
-    trained = frozenset(n for n, p in experiment.model.named_parameters() if p.requires_grad)
-    return replace(experiment, net=Counting(Overheard(experiment.net.net, replied, left, mixed, trained)))
-
-
-def played(experiment: Experiment, rounds: int, begin: Callable[[int], None] = lambda round: None) -> Models:
-    """The run's rounds up to that one, without scoring, and the models that they end with; `begin` is called
-    before each. The net is closed after it: handles stay good, as sites are in this process.
+) -> tuple[Models, Beliefs | None]:
+    """The run's rounds up to that one, without scoring, on a net that somebody listens to; `begin` is called
+    before each. The models that they end with, and these as they are where they are in this process: handles
+    stay good though the net is closed.
     """
+    trained = frozenset(n for n, p in experiment.model.named_parameters() if p.requires_grad)
+    net = Counting(_Overheard(experiment.net.net, replied, left, mixed, trained))
+    experiment = replace(experiment, net=net)
     start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
     try:
         state = first_state(experiment, start)
@@ -175,8 +176,9 @@ def played(experiment: Experiment, rounds: int, begin: Callable[[int], None] = l
             begin(r)
             state, _ = one_round(experiment, state, r, state, r - 1)
     finally:
-        experiment.net.close()
-    return only_for(experiment.method.models(state), asked(experiment.method, experiment.roster.names))
+        net.close()
+    models = only_for(experiment.method.models(state), asked(experiment.method, experiment.roster.names))
+    return models, net.peek(models.beliefs)
 
 
 def flat(belief: Belief, names: tuple[str, ...]) -> Tensor:

@@ -12,15 +12,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+import torch
+
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
-from coterie.core.client import Client
+from coterie.core.client import Client, Samples
 from coterie.core.errors import BadRun, UnknownName
+from coterie.core.facts import kernel_fact, method_fact
 from coterie.core.learner import Learner
 from coterie.core.method import Method, state_type
 from coterie.core.roster import roster_of
 from coterie.core.seeds import Key
 from coterie.engines.bank import banked
+from coterie.features.audit import BEFORE
 from coterie.nets.ground import Simulated
 from coterie.runs.builder import Builder
 from coterie.runs.experiment import Experiment, experiment_of
@@ -41,6 +46,16 @@ class _Ground:
     settings: Settings
     method: Method
     setup: Setup
+
+    def again(self, clients: Sequence[Client] | None = None) -> Experiment:
+        """The run once more, in this process, with these clients in the place of its own."""
+        setup = self.setup
+        if clients is not None:
+            together = banked(clients)
+            setup = replace(setup, clients=together, roster=roster_of(together, digests=True))
+        whole = self.settings.rounds  # as many rounds as there were, whatever they cost
+        settings, engine = replace(self.settings, evaluate=whole, budget=()), self.settings.made("engine")
+        return experiment_of(setup, settings, self.method, connector=Simulated(), engine=engine, command=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,24 +101,37 @@ class Subject:
     def learner(self) -> Learner:
         return Learner(self.here.setup.model, self.here.setup.roster.task)
 
+    @property
+    def sealed(self) -> bool:
+        """Whether replies were hidden from everybody, unless the two helpers collude."""
+        return any(str(spec).startswith("sealed") for spec in self.record.settings.wrap)
+
+    @property
+    def adds_noise(self) -> bool:
+        """Whether local work says what it costs in privacy."""
+        return kernel_fact(method_fact(self.here.method, "local"), "charges") is not None
+
     def first(self, client: int) -> Belief:
         """What that client began with."""
         beliefs = self.here.setup.beliefs
         return tree.row(beliefs, client if tree.count(beliefs) > 1 else 0)
 
-    def again(self, clients: Sequence[Client] | None = None) -> Experiment:
-        return _again(self.here, clients)
+    def models_of(self, client: int) -> dict[str, Belief]:
+        """What the run made for a client: its own model, the shared one if it is another, the first one."""
+        name, found = self.clients[client].name, dict[str, Belief]()
+        if name in self.models:
+            found["own"] = self.models[name]
+        own, shared = found.get("own"), self.shared
+        if shared is not None and (own is None or not all(torch.equal(own[n], shared[n]) for n in shared)):
+            found["shared"] = shared
+        return {**found, BEFORE: self.first(client)}
 
-
-def _again(ground: _Ground, clients: Sequence[Client] | None = None) -> Experiment:
-    """The run once more, in this process, with these clients in the place of its own."""
-    setup = ground.setup
-    if clients is not None:
-        together = banked(clients)
-        setup = replace(setup, clients=together, roster=roster_of(together, digests=True))
-    whole = ground.settings.rounds  # as many rounds as there were, whatever they cost
-    settings, engine = replace(ground.settings, evaluate=whole, budget=()), ground.settings.made("engine")
-    return experiment_of(setup, settings, ground.method, connector=Simulated(), engine=engine, command=None)
+    def losses(self, belief: Belief, rows: Samples) -> np.ndarray:
+        """[row] the loss that the model was trained by."""
+        with torch.no_grad():
+            pieces = zip(torch.split(rows.x, 1024), torch.split(rows.y, 1024), strict=True)
+            losses = torch.cat([self.learner.losses(self.learner.outputs(belief, x), y) for x, y in pieces])
+        return losses.double().numpy()
 
 
 def read_subject(path: Path, client: str = "", seed: int = 0, canaries: int = 200) -> Subject:
@@ -116,7 +144,7 @@ def read_subject(path: Path, client: str = "", seed: int = 0, canaries: int = 20
         why = "this run was started from Python and its rows are not in its folder: audit a run of the shell"
     ground = None if why else _dealt_again(path, record)
     models = {} if ground is None else read_models(path)
-    shared = None if ground is None else _shared_of(path, record, ground)
+    shared = None if ground is None else _shared_model(path, record, ground)
     asked = (client,) if client else tuple(record.clients)
     # by itself the client with the fewest training rows, which has the most to lose; the first of several
     target = client or min(record.about["clients"], key=lambda c: int(c["train"]))["name"]
@@ -143,7 +171,7 @@ def _dealt_again(path: Path, record: Record) -> _Ground:
     key = Key(settings.seed, rounds=settings.rounds)
     setup = Builder().setup(settings, lambda roster, start: method.check(roster, start, key))
     ground = _Ground(settings, method, setup)
-    experiment = _again(ground)
+    experiment = ground.again()
     experiment.net.close()
     if experiment.about["fingerprint"] != record.about["fingerprint"]:
         why = "the data or the first model differ from those it began with: run it anew, then audit it"
@@ -151,14 +179,14 @@ def _dealt_again(path: Path, record: Record) -> _Ground:
     return ground
 
 
-def _shared_of(path: Path, record: Record, ground: _Ground) -> Belief | None:
+def _shared_model(path: Path, record: Record, ground: _Ground) -> Belief | None:
     """The model that everybody has, from the run's last checkpoint; None where there is none, or where it
     lies in other processes.
     """
     file = brought_back(path / "checkpoint.safetensors")
     if not file.exists():
         return None
-    experiment = _again(ground)
+    experiment = ground.again()
     try:
         saved = checkpoint.load(file, state_type(experiment.method), digest(record.config))
         models = experiment.method.models(saved.state)

@@ -10,7 +10,7 @@ from rich.text import Text
 from coterie.cli.command import Flags, command_with, flag, word
 from coterie.cli.report import read_sections
 from coterie.core.errors import BadRun, UnknownName
-from coterie.features.contributions import cells as tables
+from coterie.features.contributions.shown import found_in, legend, sentence, tables
 from coterie.show import views
 from coterie.show.terminal import fitting
 from coterie.storage.paths import given_path
@@ -29,16 +29,16 @@ examples:
 
 
 @dataclass(frozen=True)
-class Asked:
+class _Asked:
     path: str = word("The folder of a run or a comparison.")
     requester: str = flag("", "Show all that one client was given, by name.")
 
 
-@command_with(Flags(Asked, "contributions", HELP))
-def contributions(asked: Asked) -> int:
+@command_with(Flags(_Asked, "contributions", HELP))
+def contributions(asked: _Asked) -> int:
     sections, console = read_sections(given_path(asked.path)), Console()
     for section in sections:
-        found = tables.found_in(views.groups(section.records))
+        found = found_in(views.groups(section.records))
         requester, record = asked.requester, section.records[0]
         if requester and requester not in record.clients:
             raise UnknownName("requester", requester, record.clients)
@@ -47,17 +47,12 @@ def contributions(asked: Asked) -> int:
         if not found:
             console.print(Text(f"{section.title}: nobody took in anything of anybody."), soft_wrap=True)
         for label, told in found.items():
-            said = f"what {requester} was given" if "lead" in record.about else tables.sentence(told)
+            said = f"what {requester} was given" if "lead" in record.about else sentence(told)
             console.print(Text(f"{label}: {said}", style="bold"), soft_wrap=True)
-            shown = [tables.cells(told), tables.pairs(told)]
-            if requester:
-                shown = [tables.of_requester(told, requester)]
-            elif told.estimates:
-                shown += [tables.agreement(told), tables.price(told)]
-            for header, rows in shown:
+            for header, rows in tables(told, requester):
                 if rows:
                     console.print()
                     console.print(fitting(header, rows, "", "", console.width))
             console.print()
-            console.print(Text(" ".join(tables.legend(told)), style="dim"), soft_wrap=True)
+            console.print(Text(" ".join(legend(told)), style="dim"), soft_wrap=True)
     return 0

@@ -67,6 +67,13 @@ class Game:
         found: np.ndarray = self.values([coalition])[0]
         return found
 
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Δ_j(∅) and Δ_j(N without j): what each adds as the first and as the last, [judge, player] each."""
+        n, everybody = self.players, self.everybody
+        ones = [frozenset([j]) for j in range(n)]
+        found = self.values([frozenset(), everybody, *ones, *(everybody - one for one in ones)])
+        return (found[2 : 2 + n] - found[0]).T, (found[1] - found[2 + n :]).T
+
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
@@ -84,24 +91,15 @@ class Estimate:
     hidden: np.ndarray
     said: dict[str, int] = field(default_factory=dict)
 
-
-def exactly(value: np.ndarray) -> Estimate:
-    """An estimate that nothing was drawn for."""
-    nothing = np.zeros_like(value)
-    return Estimate(value, nothing, nothing, nothing)
+    @staticmethod
+    def exactly(value: np.ndarray) -> Estimate:
+        """Nothing was drawn for it."""
+        nothing = np.zeros_like(value)
+        return Estimate(value, nothing, nothing, nothing)
 
 
 ESTIMATES: Registry[Any] = Registry("estimate")
 """Ways to value the players of a game: options, and a call. Above `most` players one is refused."""
-
-
-def ends(game: Game) -> tuple[np.ndarray, np.ndarray]:
-    """Δ_j(∅) and Δ_j(N without j): what each adds as the first and as the last, [judge, player] each."""
-    nobody, all_of, players = frozenset[int](), game.everybody, range(game.players)
-    ones = [frozenset([j]) for j in players]
-    found = game.values([nobody, all_of, *ones, *(all_of - one for one in ones)])
-    first, last = found[2 : 2 + game.players] - found[0], found[1] - found[2 + game.players :]
-    return first.T, last.T
 
 
 @ESTIMATES.register("exact-shapley")
@@ -115,9 +113,11 @@ class ExactShapley:
         n = game.players
         sets = [frozenset(some) for size in range(n + 1) for some in combinations(range(n), size)]
         values = dict(zip(sets, game.values(sets), strict=True))
-        shares = [sum(arrivals(n, len(s)) * (values[s | {j}] - values[s]) for s in sets if j not in s)
-                  for j in range(n)]  # fmt: skip
-        return exactly(np.stack([np.asarray(share) for share in shares], axis=1))
+        shares = []
+        for j in range(n):
+            without = [s for s in sets if j not in s]
+            shares.append(sum(arrivals(n, len(s)) * (values[s | {j}] - values[s]) for s in without))
+        return Estimate.exactly(np.stack([np.asarray(share) for share in shares], axis=1))
 
 
 def arrivals(players: int, before: int) -> float:
@@ -135,4 +135,4 @@ class LeaveOneOut:
     def __call__(self, game: Game, rng: np.random.Generator) -> Estimate:
         everybody = game.everybody
         found = game.values([everybody, *(everybody - {j} for j in range(game.players))])
-        return exactly((found[0] - found[1:]).T)
+        return Estimate.exactly((found[0] - found[1:]).T)

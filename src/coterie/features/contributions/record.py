@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coterie.features.contributions.wrapper import FIRST_ORDER, PART
+from coterie.features.contributions.valuing import FIRST_ORDER
+from coterie.features.contributions.wrapper import PART
 from coterie.metrics.summary import student
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from coterie.runs.record import Kept, Record
 
 
+WEIGHT = "weight"
+FREE = ("rounds", WEIGHT)
 MANY = 1000  # degrees of freedom beyond which Student's quantile no longer falls by a thousandth
 
 
@@ -88,11 +91,8 @@ class Sums:
         return np.where(self.seen, self.value, math.nan)
 
 
-WEIGHT = "weight"
-
-
 @dataclass(frozen=True, eq=False)
-class Summed:
+class _Summed:
     """One estimate: [receiver, sender] and [sender], NaN where nothing was valued.
 
     value, half     what the one gave to the other, and half the width of its interval (0 for what is exact)
@@ -115,6 +115,15 @@ class Summed:
     bytes: int
     seconds: float
     said: Mapping[str, int]
+
+
+class _Kind(NamedTuple):
+    """Pairs [receiver, sender] and half widths; given to others [sender] and half widths."""
+
+    value: np.ndarray
+    half: np.ndarray
+    given: np.ndarray
+    around: np.ndarray
 
 
 class _Agreement(NamedTuple):
@@ -141,26 +150,26 @@ class Contributed:
     times: np.ndarray
     participation: np.ndarray
     weight: np.ndarray
-    estimates: Mapping[str, Summed]
+    estimates: Mapping[str, _Summed]
     level: float
     unvalued: Mapping[str, int]
     asked: bool
 
-    @property
-    def weight_given(self) -> np.ndarray:
-        """[sender] to all others."""
-        found: np.ndarray = np.nansum(without_own(self.weight), axis=0)
-        return found
+    def kinds(self) -> dict[str, _Kind]:
+        """By name, estimates first, and what was free to know; that is exact."""
+        told = {name: _Kind(s.value, s.half, s.given, s.around) for name, s in self.estimates.items()}
+        none, flat = np.zeros_like(self.weight), np.zeros(len(self.clients))
+        told["rounds"] = _Kind(self.times, none, self.participation, flat)
+        told[WEIGHT] = _Kind(self.weight, none, np.nansum(without_own(self.weight), axis=0), flat)
+        return told
 
     def agreement(self) -> list[_Agreement]:
         """Of every two of the estimates and the summed weight."""
-        shown = {WEIGHT: (self.weight_given, self.weight)} if self.estimates else {}
-        shown |= {name: (s.given, s.value) for name, s in self.estimates.items()}
-        made = []
-        for one, other in combinations(shown, 2):
-            (given, pairs), (others_given, others_pairs) = shown[one], shown[other]
-            alike = spearman(given, others_given), spearman(without_own(pairs), without_own(others_pairs))
-            apart = np.abs(without_own(pairs) - without_own(others_pairs))  # of pairs that both have
+        kinds, made = self.kinds(), []
+        for one, other in combinations([WEIGHT, *self.estimates], 2):
+            pairs, others_pairs = (without_own(kinds[name].value) for name in (one, other))
+            alike = spearman(kinds[one].given, kinds[other].given), spearman(pairs, others_pairs)
+            apart = np.abs(pairs - others_pairs)  # of pairs that both have
             most = float(np.nanmax(apart)) if np.isfinite(apart).any() else math.nan
             made.append(_Agreement(one, other, *alike, math.nan if WEIGHT in (one, other) else most))
         return made
@@ -171,18 +180,16 @@ class Contributed:
         """
         import pandas as pd
 
-        nothing = np.zeros_like(self.weight)
-        kinds = {"rounds": (self.times, nothing), WEIGHT: (self.weight, nothing)}
-        kinds |= {name: (s.value, s.half) for name, s in self.estimates.items()}
+        kinds = self.kinds()
         rows = [
-            (by, self.clients[r], self.clients[j], float(value[r, j]), float(half[r, j]))
-            for by, (value, half) in kinds.items()
-            for r, j in np.argwhere(~np.isnan(value))
+            (by, self.clients[r], self.clients[j], float(kinds[by].value[r, j]), float(kinds[by].half[r, j]))
+            for by in (*FREE, *self.estimates)
+            for r, j in np.argwhere(~np.isnan(kinds[by].value))
         ]
         return pd.DataFrame(rows, columns=["by", "receiver", "sender", "value", "half"])
 
 
-def contributed(record: Record) -> Contributed:
+def _contributed(record: Record) -> Contributed:
     """All that a run, over or not, says of contributions."""
     n = len(record.clients)
     times, weight, participation = np.zeros((n, n)), np.zeros((n, n)), np.zeros(n)
@@ -200,7 +207,7 @@ def contributed(record: Record) -> Contributed:
     return Contributed(record.clients, *counts, estimates, level, dict(unvalued), bool(lines))
 
 
-def _summed(record: Record, name: str, lines: list[dict[str, Any]]) -> Summed:
+def _summed(record: Record, name: str, lines: list[dict[str, Any]]) -> _Summed:
     """One estimate over all rounds."""
     n, mine = len(record.clients), [line for line in lines if name in line["by"]]
     rows = "train" if name == FIRST_ORDER else str(mine[0]["rows"])
@@ -226,7 +233,7 @@ def _summed(record: Record, name: str, lines: list[dict[str, Any]]) -> Summed:
     looks, sent, passed = (sum(p[what] for p in price) for what in ("looks", "sent", "bytes"))
     seconds = sum(t.get("parts", {}).get(PART + name, 0.0) for t in record.timings)
     figures = (pairs.known(), half, to_others, around)
-    return Summed(*figures, rows, len(mine), looks, sent, passed, seconds, dict(said))
+    return _Summed(*figures, rows, len(mine), looks, sent, passed, seconds, dict(said))
 
 
 def _figures(game: Mapping[str, Any], shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -260,4 +267,4 @@ def ranks(values: np.ndarray) -> np.ndarray:
 
 
 KEPT: Mapping[str, Kept] = {}
-VIEWS = {"contributions": contributed}
+VIEWS = {"contributions": _contributed}

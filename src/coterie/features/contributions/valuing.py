@@ -39,6 +39,7 @@ everybody but r they are rows that it never saw.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,9 +54,12 @@ from coterie.core.kernel import Part
 from coterie.core.net import Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.contributions.game import Coalition, Estimate, Game, exactly
+from coterie.features.contributions.game import ESTIMATES, Coalition, Estimate, Game
 from coterie.kernels.downhill import Downhill
 from coterie.kernels.score import Score
+
+FIRST_ORDER = "first-order"
+ROOM = 2**27  # bytes of models that are mixed at a time
 
 
 class Unvalued(Exception):
@@ -69,10 +73,6 @@ class Trained:
     held: Held
     row: int
     key: Key
-
-    @property
-    def before(self) -> Held:
-        return self.held.rows(torch.tensor([self.row]))
 
     @property
     def id(self) -> int:
@@ -115,13 +115,6 @@ class Sum:
             rows.append(self.weights * stays + mine * (total / float(mine.sum())))
         return torch.stack(rows)
 
-    @property
-    def shares(self) -> Tensor:
-        """[player] p_j, adding up to 1."""
-        whose = torch.tensor(self.whose)
-        mine = torch.stack([self.weights[whose == j].sum() for j in range(len(self.players))])
-        return mine / mine.sum()
-
 
 def sums_of(
     weights: Weights, beliefs: Held, at: Tensor, in_turn: bool, mixed: Held, known: Mapping[int, Trained]
@@ -153,8 +146,8 @@ def _sum_of(weights: Tensor, beliefs: Held, place: int, known: Mapping[int, Trai
         raise Unvalued("sums of what was not trained in that round are not valued")
     if bool((heard < 0).any()):
         raise Unvalued("sums with weights below 0 are not valued")
-    own = any(p == place for p, reply in zip(places, replies, strict=True) if reply)
-    from_whom = zip(places, replies, strict=True)
+    from_whom = list(zip(places, replies, strict=True))
+    own = (place, True) in from_whom
     gifts = [reply or (p != COORDINATOR and (p != place or not own)) for p, reply in from_whom]
     players = tuple(dict.fromkeys(p for p, gift in zip(places, gifts, strict=True) if gift))
     whose = tuple(players.index(p) if gift else -1 for p, gift in zip(places, gifts, strict=True))
@@ -167,15 +160,11 @@ def _sum_of(weights: Tensor, beliefs: Held, place: int, known: Mapping[int, Trai
         raise Unvalued("sums of parts of a model are not valued")
     answers = [known[id].id if id in known else -1 for id in ids]
     alike = all(a == first.id for a, gift in zip(answers, gifts, strict=True) if gift)
-    return Sum(place, held, heard, whose, players, first.before, alike, first.key)
+    before = first.held.rows(torch.tensor([first.row]))
+    return Sum(place, held, heard, whose, players, before, alike, first.key)
 
 
-def step_length(lengths: np.ndarray) -> float:
-    """ρ: the root mean square of the replies' distances |a_j| from what went out."""
-    return float(np.sqrt(np.square(lengths).mean()))
-
-
-def slopes(apart: np.ndarray, lengths: np.ndarray, step: np.ndarray, steepness: np.ndarray) -> np.ndarray:
+def _slopes(apart: np.ndarray, lengths: np.ndarray, step: np.ndarray, steepness: np.ndarray) -> np.ndarray:
     """⟨∇L_r, a_j⟩ [judge, player] from |d_r - a_j| [player, judge], |a_j| [player], |d_r| and |∇L_r|."""
     products = (np.square(step)[:, None] + np.square(lengths) - np.square(apart.T)) / 2
     scale = np.divide(steepness, step, out=np.zeros_like(step), where=step > 0)
@@ -183,7 +172,7 @@ def slopes(apart: np.ndarray, lengths: np.ndarray, step: np.ndarray, steepness: 
     return found
 
 
-def influence(slopes: np.ndarray, shares: np.ndarray, total: float = 1.0) -> np.ndarray:
+def _influence(slopes: np.ndarray, shares: np.ndarray, total: float = 1.0) -> np.ndarray:
     """I_rj [judge, player] from slopes [judge, player] and shares p_j [player], which add up to 1.
 
     `total` is what replies count in the sum, if something else is in it that stays.
@@ -194,20 +183,17 @@ def influence(slopes: np.ndarray, shares: np.ndarray, total: float = 1.0) -> np.
     return found
 
 
-ROOM = 2**27  # bytes of models that are mixed at a time
-
-
 def part_of(roster: Roster) -> Part:
     """The rows to judge by: validation, if everybody has some."""
     return "validation" if all(m.validation for m in roster.members) else "train"
 
 
-def rows_of(roster: Roster, part: Part) -> np.ndarray:
+def _rows_of(roster: Roster, part: Part) -> np.ndarray:
     """[site]"""
     return np.array([getattr(m, part) for m in roster.members], dtype=np.float64)
 
 
-class Judged:
+class _Judged:
     """A sum before its judges. The belief that went out is scored first: who answers is a judge."""
 
     def __init__(self, net: Net, summed: Sum, part: Part) -> None:
@@ -224,9 +210,6 @@ class Judged:
         size = sum(t.element_size() * t.numel() for t in one.values())
         self.at_once = max(1, ROOM // max(1, size))
 
-    def game(self) -> Game:
-        return Game(len(self.sum.players), self.ask)
-
     def ask(self, coalitions: Sequence[Coalition]) -> np.ndarray:
         """[coalition, column]"""
         losses = np.repeat(self.nobody, len(coalitions), axis=0)
@@ -238,17 +221,13 @@ class Judged:
             losses[now] = self._losses(mixed, self.judges)
         if not np.isfinite(losses).all():
             raise Unvalued("a judge went, or a loss was not finite")
-        found: np.ndarray = -losses @ self.columns()
+        columns = np.eye(len(self.judges))  # [judge, column] what each judge counts in a column
+        if self.sum.receiver == COORDINATOR:
+            rows = _rows_of(self.net.roster, self.part)[self.judges]
+            others = np.array([[r != j for j in self.sum.players] for r in self.judges])
+            columns = np.concatenate([columns, rows[:, None] * others], axis=1)
+        found: np.ndarray = -losses @ columns
         return found
-
-    def columns(self) -> np.ndarray:
-        """[judge, column] what each judge counts in a column."""
-        each = np.eye(len(self.judges))
-        if self.sum.receiver != COORDINATOR:
-            return each
-        rows = rows_of(self.net.roster, self.part)[self.judges]
-        others = np.array([[r != j for j in self.sum.players] for r in self.judges])
-        return np.concatenate([each, rows[:, None] * others], axis=1)
 
     def _losses(self, models: Held, judges: Sequence[int]) -> np.ndarray:
         """[model, judge]; NaN where nobody answers."""
@@ -262,7 +241,7 @@ class Judged:
         return found
 
 
-def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate, list[int]]:
+def _first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate, list[int]]:
     """I_rj of a sum for those judges that answer, and who they are."""
     if len(set(summed.whose) - {-1}) < len([w for w in summed.whose if w >= 0]):
         raise Unvalued("first-order takes one model of each sender")
@@ -274,10 +253,10 @@ def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate,
         torch.tensor([(0, host) for host in hosts]) for hosts in (summed.players, judges)
     )
     mine = Replies(to_players, {}, held, summed.before)
-    length = step_length(net.distances(mine, torch.tensor([0]), at).lengths.numpy())
+    length = float(np.sqrt(np.square(net.distances(mine, torch.tensor([0]), at).lengths.numpy()).mean()))  # ρ
     total = float(summed.weights[order].sum())
     if length == 0:
-        return exactly(np.zeros((len(judges), n))), list(judges)
+        return Estimate.exactly(np.zeros((len(judges), n))), list(judges)
     key = summed.key.at("contributions", "downhill")
     steps = net.visit(Downhill(length=length), summed.before, to_judges, key)
     if len(steps) == 0:
@@ -285,21 +264,35 @@ def first_order(net: Net, summed: Sum, judges: Sequence[int]) -> tuple[Estimate,
     both = Replies(torch.cat([mine.edges, steps.edges]), {}, together([held, steps.beliefs]), summed.before)
     apart, lengths = (t.numpy() for t in net.distances(both, torch.arange(n, n + len(steps)), at))
     steep = steps.numbers["steepness"].numpy()
-    found = slopes(apart[:n], lengths[:n], lengths[n:], steep)
-    return exactly(influence(found, summed.shares.numpy(), total)), steps.hosts.tolist()
+    found = _slopes(apart[:n], lengths[:n], lengths[n:], steep)
+    shares = summed.weights[order] / summed.weights[order].sum()  # p_j: a player has one row each
+    return Estimate.exactly(_influence(found, shares.numpy(), total)), steps.hosts.tolist()
 
 
-def beside_others(
-    values: np.ndarray, rows: np.ndarray, judges: Sequence[int], players: Sequence[int]
-) -> np.ndarray:
-    """Values [judge, player] and a row for each player: what all judges but that one say together, as
-    `Judged.columns` has it.
+def estimated(net: Net, summed: Sum, by: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """A sum as a game, as the record has it, by one estimate of those options; and how often sites were
+    asked.
     """
-    others = np.array([[r != j for r in judges] for j in players]) * rows
-    return np.concatenate([values, others @ values])
+    joint = summed.receiver == COORDINATOR
+    if by != FIRST_ORDER:
+        judged = _Judged(net, summed, part_of(net.roster))
+        rng = summed.key.at("contributions", by, "at", summed.receiver).numpy()
+        takes = {f.name for f in dataclasses.fields(ESTIMATES[by])}
+        estimator = ESTIMATES.make(by, **{o: value for o, value in options.items() if o in takes})
+        estimate = estimator(Game(len(summed.players), judged.ask), rng)
+        return _game_of(estimate, judged.judges, summed.players, joint), judged.scored
+    asked = range(len(net.roster)) if joint else [summed.receiver]
+    estimate, judges = _first_order(net, summed, list(asked))
+    if joint:  # and what all judges but each player say together, as `_Judged.ask` has it
+        others = np.array([[r != j for r in judges] for j in summed.players])
+        beside = others * _rows_of(net.roster, "train")[judges]
+        estimate = Estimate.exactly(np.concatenate([estimate.value, beside @ estimate.value]))
+    return _game_of(estimate, judges, summed.players, joint), len(judges)
 
 
-def game_of(estimate: Estimate, judges: Sequence[int], players: Sequence[int], joint: bool) -> dict[str, Any]:
+def _game_of(
+    estimate: Estimate, judges: Sequence[int], players: Sequence[int], joint: bool
+) -> dict[str, Any]:
     """A game as JSON holds it; what is exact has no more than values."""
     n = len(judges)
     kinds = ["value", *(k for k in ("variance", "freedom", "hidden") if getattr(estimate, k).any())]

@@ -1,7 +1,7 @@
 """Shapley values by walks: players arrive one after the other, and what each adds is noted.
 
-Ends need no drawing (`ends`): who comes first, or last, adds the same whatever the order of the others. So
-with n players
+Ends need no drawing (`Game.ends`): who comes first, or last, adds the same whatever the order of the others.
+So with n players
 
     φ_j = (Δ_j(∅) + Δ_j(N without j)) / n  +  E[what j adds in between; 0 if it is at an end]
 
@@ -48,7 +48,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from coterie.features.contributions.game import ESTIMATES, Coalition, Estimate, Game, ends, exactly
+from coterie.features.contributions.game import ESTIMATES, Coalition, Estimate, Game
 
 AGAIN = 4
 
@@ -90,9 +90,9 @@ def valued(
     game: Game, blocks: Sequence[Sequence[Sequence[int]]], tolerance: float, rng: np.random.Generator
 ) -> Estimate:
     """Shapley values from blocks of orders [block][order][player], and how sure they are."""
-    first, last = ends(game)
+    first, last = game.ends()
     if game.players <= 2:
-        return exactly((first + last) / 2)
+        return Estimate.exactly((first + last) / 2)
     found = walk(game, [order for block in blocks for order in block], tolerance, rng)
     means = found.added.reshape(len(blocks), -1, *first.shape).mean(axis=1)
     return Estimate(
@@ -149,17 +149,11 @@ class GTG:
         n, nobody = game.players, frozenset[int]()
         bottom, top = game.values([nobody, game.everybody])
         if bool((np.abs(top - bottom) <= self.skip * np.abs(bottom)).all()):
-            return skipped(*ends(game))
-        blocks = [[guided(i, n, rng) for i in range(n)] for _ in range(max(8, -(-self.permutations // n)))]
+            first, last = game.ends()  # midway between them, and all between them
+            nothing = np.zeros_like(first)
+            return Estimate((first + last) / 2, nothing, nothing, np.abs(first - last) / 2, {"skipped": 1})
+        blocks = []
+        for _ in range(max(8, -(-self.permutations // n))):
+            orders = ((first, rng.permutation(n).tolist()) for first in range(n))
+            blocks.append([[first, *(j for j in order if j != first)] for first, order in orders])
         return valued(game, blocks, self.tolerance, rng)
-
-
-def guided(first: int, players: int, rng: np.random.Generator) -> list[int]:
-    """An order with this player first, the others at random."""
-    return [first, *(int(j) for j in rng.permutation(players) if j != first)]
-
-
-def skipped(first: np.ndarray, last: np.ndarray) -> Estimate:
-    """Midway between the ends, and all between them."""
-    nothing = np.zeros_like(first)
-    return Estimate((first + last) / 2, nothing, nothing, np.abs(first - last) / 2, {"skipped": 1})

@@ -27,24 +27,20 @@ from coterie.core.belief import Weights
 from coterie.core.clock import CLOCK
 from coterie.core.errors import BadInput, Gathered, Gone, UnknownName
 from coterie.core.facts import kernel_fact, method_fact
-from coterie.core.held import COORDINATOR, Held
+from coterie.core.held import Held
 from coterie.core.kernel import WORK, Kernel, kernel_to_dict
 from coterie.core.method import Method, Reveals
 from coterie.core.net import WRAPS, Beside, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.features.contributions import ESTIMATES
-from coterie.features.contributions.game import exactly
 from coterie.features.contributions.valuing import (
-    Judged,
+    FIRST_ORDER,
     Sum,
     Trained,
     Unvalued,
-    beside_others,
-    first_order,
-    game_of,
+    estimated,
     part_of,
-    rows_of,
     sums_of,
 )
 from coterie.kernels.downhill import Downhill
@@ -55,7 +51,6 @@ from coterie.nets.counting import Counting
 from coterie.nets.wrapped import Wrapped
 from coterie.privacy.spending import cost_of
 
-FIRST_ORDER = "first-order"
 NOTHING = "no replies were summed up"
 PART = "contributions: "  # and the estimate: parts of the clock
 INSIDE = ("absent", "liars", "sealed")  # wrappers whose work is to be seen
@@ -97,7 +92,7 @@ class Contributions(Wrapped):
     notes: _Notes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.check(**{f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name in OPTIONS})
+        self.check(**{name: getattr(self, name) for name in OPTIONS})
         if self.asks and self.by != FIRST_ORDER:
             raise BadInput(LIMITS.format(self.by))
         object.__setattr__(self, "notes", _Notes())
@@ -197,7 +192,9 @@ class Contributions(Wrapped):
     ) -> Replies:
         replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
         self.notes.round, self.notes.rounds = key.round, key.rounds
-        if self.due and _trains(kernel) and replies.held is not None and len(beliefs.parts) == 1:
+        # a client's work on a model, pulled or not, not a look at one
+        trains = kernel_fact(kernel, "name") in WORK or isinstance(kernel, Leaning | Proximal | Tethered)
+        if self.due and trains and replies.held is not None and len(beliefs.parts) == 1:
             ids, guests = replies.held.parts[0].ids.tolist(), replies.guests.tolist()
             self.notes.replies |= {i: Trained(beliefs, g, key) for i, g in zip(ids, guests, strict=True)}
         return replies
@@ -233,7 +230,8 @@ class Contributions(Wrapped):
             book.read()
             try:
                 with CLOCK.part(PART + name):
-                    game, looks = self._estimated(name, summed)
+                    options = {option: getattr(self, option) for option in OPTIONS}
+                    game, looks = estimated(self.net, summed, name, options)
             except (Unvalued, Gone) as error:
                 why = str(error) if isinstance(error, Unvalued) else "a site went while it was asked"
                 self.notes.unvalued.append((self.notes.round, why))
@@ -241,21 +239,6 @@ class Contributions(Wrapped):
             passed = book.read()
             price = {"looks": looks, "sent": int(passed.models.sum()), "bytes": int(passed.bytes.sum())}
             self.notes.games.append((summed.key.round, name, game, price))
-
-    def _estimated(self, name: str, summed: Sum) -> tuple[dict[str, Any], int]:
-        """A game as the record has it, and how often sites were asked."""
-        joint = summed.receiver == COORDINATOR
-        if name == FIRST_ORDER:
-            asked = range(len(self.roster)) if joint else [summed.receiver]
-            estimate, judges = first_order(self.net, summed, list(asked))
-            if joint:
-                rows = rows_of(self.roster, "train")[judges]
-                estimate = exactly(beside_others(estimate.value, rows, judges, summed.players))
-            return game_of(estimate, judges, summed.players, joint), len(judges)
-        judged = Judged(self.net, summed, part_of(self.roster))
-        estimator = ESTIMATES.make(name, **{o: getattr(self, o) for o in OPTIONS if o in _fields_of(name)})
-        rng = summed.key.at("contributions", name, "at", summed.receiver).numpy()
-        return game_of(estimator(judged.game(), rng), judged.judges, summed.players, joint), judged.scored
 
     def figures(self) -> dict[str, Any]:
         """What was found since it was last asked; nothing of a round that was not looked at."""
@@ -277,12 +260,3 @@ class Contributions(Wrapped):
 
 
 OPTIONS = tuple(f.name for f in dataclasses.fields(Contributions) if f.init and f.name != "net")
-
-
-def _trains(kernel: Any) -> bool:
-    """Whether a kernel is a client's work on a model, pulled or not, not a look at one."""
-    return kernel_fact(kernel, "name") in WORK or isinstance(kernel, Leaning | Proximal | Tethered)
-
-
-def _fields_of(name: str) -> set[str]:
-    return {f.name for f in dataclasses.fields(ESTIMATES[name])}

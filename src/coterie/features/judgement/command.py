@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from coterie.cli import screen
 from coterie.cli.command import REQUIRED, Flags, command_with, flag, word
 from coterie.cli.run import played
-from coterie.core.errors import BadInput, BadRun
+from coterie.core.errors import BadInput, BadRun, UnknownName
 from coterie.features.judgement.decisions import Asked, Place, decide_and_cut, folded, joined_names, place_of
 from coterie.features.judgement.next_run import settings_as_decided
-from coterie.features.judgement.withdrawal import begun, kept_before, refuse_unfit, said_of, touched, ways
 from coterie.federation.messages import printable
 from coterie.methods.baselines import NOTHING
 from coterie.nets.offers import written
 from coterie.runs.about import command_line
 from coterie.runs.builder import prepare
 from coterie.runs.compare import is_comparison, read_records, slug
-from coterie.runs.folder import read_record, refuse_full
-from coterie.runs.record import Record
+from coterie.runs.folder import CHECKPOINTS, POSTERIORS, file_name, read_record, refuse_full
+from coterie.runs.record import Record, spans
 from coterie.runs.settings import Settings, digest, from_table
+from coterie.show.numbers import several
 from coterie.storage import decisions
+from coterie.storage.atomic import read_lines, write_whole
+from coterie.storage.checkpoint import copy_as
 from coterie.storage.paths import fresh_path, given_folder, given_path
+from coterie.storage.rounds import LINES, METRICS
 from coterie.use.cut import Cut, write_cut
 
 COMMANDS = {
@@ -34,6 +41,7 @@ COMMANDS = {
     "withdraw": ("privacy", 30, "say what a client's withdrawal from a run means; train without it"),
 }
 LONGEST = 2_000  # letters of a line
+FEW = 12  # receivers that are listed
 Begin = Callable[[Mapping[str, Any]], None]
 
 # decide
@@ -55,7 +63,7 @@ examples:
 
 
 @dataclass(frozen=True)
-class Decide:
+class _Decide:
     place: str = word("The folder of a run or a comparison, or a site's kit.", "PLACE")
     client: str = flag("", "Whose decision it is; of a site's kit, that site's.")
     leave_out: tuple[str, ...] = flag((), "Partners that are to take no part.")
@@ -73,8 +81,8 @@ class Decide:
     by: str = flag("", "Who decides; by default who is logged in.")
 
 
-@command_with(Flags(Decide, "decide", _DECIDE))
-def decide(told: Decide) -> int:
+@command_with(Flags(_Decide, "decide", _DECIDE))
+def decide(told: _Decide) -> int:
     path = given_path(told.place)
     place, wanted = place_of(path), list(_asked(told))
     client = told.client or (place.clients[0] if place.site else "")
@@ -88,7 +96,7 @@ def decide(told: Decide) -> int:
     return 0
 
 
-def _asked(told: Decide) -> Iterator[Asked]:
+def _asked(told: _Decide) -> Iterator[Asked]:
     """The flags as decisions, in the order in which they count."""
     for name, within in [*((n, False) for n in told.leave_out), *((n, True) for n in told.take_in)]:
         yield "partner", {"name": name, "in": within}
@@ -110,11 +118,7 @@ def _asked(told: Decide) -> Iterator[Asked]:
 
 def _show(place: Place, client: str) -> int:
     """All that counts, of one client or of all."""
-    if client:
-        found = place.of(client).words()
-    else:
-        lines = place.lines()
-        found = [word for name in place.clients for word in folded(lines, name).words()]
+    found = [word for name in ([client] if client else place.clients) for word in place.of(name).words()]
     for line in found or [f"nothing was decided for {client or joined_names(place.clients)} yet"]:
         print(printable(line, LONGEST))
     return 0
@@ -215,23 +219,156 @@ def withdraw(asked: _Withdraw) -> int:
         raise BadInput(f"--out {asked.out} is where a run without {asked.client} goes: add --retrain")
     out = given_folder(asked.out) if asked.out else fresh_path(path.with_name(f"{path.name}-without"))
     if asked.retrain:
-        refuse_unfit(record, path)
+        if "given" in record.config:
+            raise BadRun(f"{path} was started from Python: call coterie.train without that client, same seed")
+        if record.settings.connector.meets:
+            why = "whose rows are at the sites: run with --federation.sites"
+            raise BadRun(f"{path} is of a federation, {why}")
         refuse_full(out)
-    for line in [*said_of(record, found, asked.client), *ways(record, found, path, asked.client)]:
+    for line in [*_told(record, found, asked.client), *_ways(record, found, path, asked.client)]:
         print(line)
     return _retrained(record, found.joined, path, asked.client, out) if asked.retrain else 0
 
 
 def _retrained(record: Record, joined: int | None, path: Path, client: str, out: Path) -> int:
-    """The same settings and seed, with the client left out of everything."""
-    kept = kept_before(path, record, joined or 1)
+    """The same settings and seed, with the client left out of everything: from the last round before it
+    joined whose state was kept.
+    """
+    kept = _kept_before(path, record, joined or 1)
     settings = from_table(record.config, str(path / "config.toml"))
     settings = dataclasses.replace(settings, wrap=(f"without:names={written([client])}", *settings.wrap))
     told = {"run": str(path), "config": digest(record.config), "without": [client], "after": kept}
 
     def begin(config: Mapping[str, Any]) -> None:
         if kept:
-            begun(out, path, kept, config, record.clients.index(client))
+            _go_on_from(out, path, kept, config, record.clients.index(client))
 
     note = f"the run {path} again, without {client}, who withdrew from it"
     return _anew(settings, out, told, [note], begin)
+
+
+class _Touched(NamedTuple):
+    """What a client's replies have gone into.
+
+    joined     the first round in which anybody else listened to the client; None if nobody ever did
+    rounds     {receiver: rounds in which it listened}
+    shares     {receiver: its weights for the client, summed over rounds}
+    later      who listened afterwards to models that had taken it in, and did not listen to it itself
+    """
+
+    joined: int | None
+    rounds: Mapping[str, list[int]]
+    shares: Mapping[str, float]
+    later: list[str]
+
+
+def touched(record: Record, client: str) -> _Touched:
+    names = record.clients
+    if client not in names:
+        raise UnknownName("client", client, names)
+    me, rounds, shares = names.index(client), dict[str, list[int]](), dict[str, float]()
+    reached = np.zeros(len(names), dtype=bool)
+    # weights of a ranking are of rounds to come, not of sums that were made
+    ranked = {m["round"] for m in record.metrics if "ranked_pairs" in (m.get("extras") or {})}
+    for r in sorted(set(record.weights) - ranked):
+        weights = np.nan_to_num(np.asarray(record.weights[r]))
+        heard = weights[:, me] > 0
+        heard[me] = False
+        for i in np.flatnonzero(heard).tolist():
+            rounds.setdefault(names[i], []).append(int(r))
+            shares[names[i]] = shares.get(names[i], 0.0) + float(weights[i, me])
+        through = (weights[:, reached] > 0).any(axis=1)
+        reached |= heard | through
+    joined = min((some[0] for some in rounds.values()), default=None)
+    reached[me] = False
+    later = [name for name, so in zip(names, reached, strict=True) if so and name not in rounds]
+    return _Touched(joined, rounds, shares, later)
+
+
+def _told(record: Record, found: _Touched, client: str) -> list[str]:
+    """What the client's replies have gone into."""
+    if found.joined is None:
+        return [f"nobody else's model has taken in a reply of {client} in {several(record.done, 'round')}"]
+    lines = [f"what was mixed cannot be taken back: replies of {client} are in models of others"]
+    some = sorted(found.shares.items(), key=lambda pair: -pair[1])
+    for name, share in some[:FEW]:
+        rounds = f"{several(len(found.rounds[name]), 'round')} ({spans(found.rounds[name])})"
+        lines.append(f"  {name}: in {rounds}, shares add up to {share:.3g}")
+    if len(some) > FEW:
+        lines.append(f"  and {len(some) - FEW} more")
+    if found.later:
+        names = ", ".join(found.later[:FEW]) + (", ..." if len(found.later) > FEW else "")
+        lines.append(f"  and through them, later: {names}")
+    return lines
+
+
+def _ways(record: Record, found: _Touched, path: Path, client: str) -> list[str]:
+    """What can be done."""
+    lines = []
+    if (path / POSTERIORS / f"{file_name(client)}.safetensors").exists():
+        lines.append(
+            f"{record.settings.method} joins posteriors: coterie posterior remove POOL {client} divides it "
+            "out of a pool, and nothing is trained"
+        )
+    if found.joined is None:
+        return lines
+    if record.settings.connector.meets:
+        others = [name for name in record.clients if name != client]
+        return [
+            *lines,
+            "the rows are at the sites: each deletes the models that the run left there, and whoever leads "
+            f"it runs again with --federation.sites {' '.join(others)}",
+        ]
+    kept, same = _kept_before(path, record, found.joined), found.joined - 1
+    left = range(kept + 1 if kept else 0, record.done + 1)
+    losses = (m["train_loss"] for m in record.metrics if m["round"] in left)
+    visits = sum(loss is not None for some in losses for loss in some)  # as far as clients told
+    timings = (t for t in record.timings if t["round"] in left)
+    seconds = float(sum(t["seconds"] + t.get("evaluate_seconds", 0.0) for t in timings))
+    cost = f"{several(record.done - kept, 'round')}, {visits} visits, {seconds:.1f} s"
+    over = "starts over, as no earlier state was kept (--history 1)"
+    where = f"goes on after round {kept}" if kept else over
+    again = f"; rounds up to {same} come out as they were" if same > kept else ""
+    return [
+        *lines,
+        f"it joined in round {found.joined}; a run without it {where}: {cost}, as this run took{again}",
+        f"to do so: coterie withdraw {shlex.quote(str(path))} {shlex.quote(client)} --retrain",
+    ]
+
+
+def _kept_before(path: Path, record: Record, round: int) -> int:
+    """The last round before this one whose state the folder has; 0 if there is none, or if sites that are
+    elsewhere have theirs.
+    """
+    if not record.settings.connector.here:
+        return 0
+    found = [int(file.stem) for file in (path / CHECKPOINTS).glob("*.safetensors") if file.stem.isdecimal()]
+    return max((r for r in found if r < round), default=0)
+
+
+def _go_on_from(new: Path, old: Path, round: int, config: Mapping[str, Any], client: int) -> None:
+    """What a new folder has, to go on after a round of another: its lines up to there, in which the client
+    has no figures, and its state.
+    """
+    for name in LINES:
+        lines = [entry for entry in read_lines(old / name) if entry.get("round", round + 1) <= round]
+        if name == METRICS:
+            lines = [_without(entry, client) for entry in lines]
+        write_whole(new / name, "".join(json.dumps(entry) + "\n" for entry in lines))
+    state = old / CHECKPOINTS / f"{round:05d}.safetensors"
+    copy_as(state, new / "checkpoint.safetensors", round, digest(config))
+
+
+def _without(line: Mapping[str, Any], client: int) -> dict[str, Any]:
+    """A line of metrics.jsonl in which a client has neither scores nor a loss."""
+
+    def blank(values: list[Any]) -> list[Any]:
+        return [None if i == client else v for i, v in enumerate(values)]
+
+    scores = line["scores"] and {
+        name: {metric: blank(values) for metric, values in figures.items()}
+        for name, figures in line["scores"].items()
+    }
+    measures = {name: blank(values) for name, values in line.get("measures", {}).items()}
+    told = {**line, "scores": scores, "train_loss": blank(line["train_loss"])}
+    return {**told, "measures": measures} if "measures" in line else told

@@ -46,6 +46,20 @@ KINDS: dict[str, dict[str, type]] = {
 }
 """What each has beside who decided, for which client and when."""
 RULES = ("require", "forbid", "free")
+SAID: tuple[tuple[str, str, str, Any], ...] = (
+    ("left_out", "leaves {} out", "partner", False),
+    ("taken_in", "takes {} in", "partner", True),
+    ("require", "requires column {}", "column", "require"),
+    ("forbid", "forbids column {}", "column", "forbid"),
+    ("free", "leaves column {} free", "column", "free"),
+    ("circle", "approves a circle of {}", "circle", None),
+    ("cut", "says {}", "threshold", None),
+    ("vetoed", "is in no circle of {}", "veto", False),
+    ("allowed", "may be in a circle of {}", "veto", True),
+    ("refused", "takes no run of plan {}", "plan", False),
+    ("taken", "takes runs of plan {}", "plan", True),
+)
+"""A field of `Decisions`, in plain English, and whose names are in it: of which kind this was last said."""
 WORDS = {str: "a text", bool: "true or false", float: "a number", list: "a list of names"}
 
 
@@ -76,22 +90,10 @@ class Decisions:
 
     def words(self) -> list[str]:
         """In plain English, for the record."""
-        circle = [] if self.circle is None else [joined_names(self.circle)]
-        cut = [] if self.cut is None else [f"{self.cut[0]} from a probability of {self.cut[1]:g} on"]
-        sentences: tuple[tuple[str, Sequence[str]], ...] = (
-            ("leaves {} out", self.left_out),
-            ("takes {} in", self.taken_in),
-            ("requires column {}", self.require),
-            ("forbids column {}", self.forbid),
-            ("leaves column {} free", self.free),
-            ("approves a circle of {}", circle),
-            ("says {}", cut),
-            ("is in no circle of {}", self.vetoed),
-            ("may be in a circle of {}", self.allowed),
-            ("takes no run of plan {}", self.refused),
-            ("takes runs of plan {}", self.taken),
-        )
-        return [f"{self.client} {what.format(name)}" for what, names in sentences for name in names]
+        told = dict(vars(self))
+        told["circle"] = [] if self.circle is None else [joined_names(self.circle)]
+        told["cut"] = [] if self.cut is None else [f"{self.cut[0]} from a probability of {self.cut[1]:g} on"]
+        return [f"{self.client} {what.format(name)}" for field, what, *_ in SAID for name in told[field]]
 
 
 def joined_names(names: Sequence[str]) -> str:
@@ -128,15 +130,11 @@ def folded(lines: Sequence[Mapping[str, Any]], client: str) -> Decisions:
             about, value = LAST[kind](line)
             last[kind, about] = value
 
-    def those(kind: str, value: Any) -> tuple[str, ...]:
-        return tuple(name for (about, name), said in last.items() if about == kind and said == value)
-
-    columns: Any = {rule: those("column", rule) for rule in RULES}
-    partners: Any = {"left_out": those("partner", False), "taken_in": those("partner", True)}
-    others: Any = {"vetoed": those("veto", False), "allowed": those("veto", True)}
-    plans: Any = {"refused": those("plan", False), "taken": those("plan", True)}
-    cut, circle = last.get(("threshold", "")), last.get(("circle", ""))
-    return Decisions(client, cut=cut, circle=circle, **columns, **partners, **others, **plans)
+    found: dict[str, Any] = {"cut": last.get(("threshold", "")), "circle": last.get(("circle", ""))}
+    for name, _, kind, value in SAID:
+        if name not in found:
+            found[name] = tuple(who for (of, who), told in last.items() if (of, told) == (kind, value))
+    return Decisions(client, **found)
 
 
 LAST: dict[str, Callable[[Mapping[str, Any]], tuple[str, Any]]] = {
@@ -197,25 +195,16 @@ def place_of(path: Path, record: Record | None = None) -> Place:
 
 
 def _place(path: Path, record: Record, also: tuple[Path, ...], ranks: bool = True) -> Place:
-    about = record.about
+    about, names = record.about, tuple(record.clients)
     asked = (*record.settings.forbid, *record.settings.require)
     columns = tuple(dict.fromkeys((*(about.get("columns") or about.get("features", ())), *asked)))
-    circles = _published(record) if ranks else {}
-    return Place(path, tuple(record.clients), columns, tuple(about.get("classes", ())), circles, also)
-
-
-def _published(record: Record) -> dict[str, tuple[str, ...]]:
-    """Who is in whose circle, where a ranking has published them."""
-    found = ranks_by(record.settings.method)
-    rounds = [] if found is None else list(record.matrices.get(found[0], {}))
-    if found is None or not rounds:
-        return {}
-    values, weights = record.matrices[found[0]][max(rounds)], record.weights[max(rounds)]
-    return {
-        name: tuple(record.clients[j] for j in np.flatnonzero(weights[i] > 0) if j != i)
-        for i, name in enumerate(record.clients)
-        if np.isfinite(values[i]).any()
-    }
+    circles = dict[str, tuple[str, ...]]()  # who is in whose, where a ranking has published them
+    found = ranks_by(record.settings.method) if ranks else None
+    if found is not None and (by_round := record.matrices.get(found[0], {})):
+        values, weights = by_round[max(by_round)], record.weights[max(by_round)]
+        for i in np.flatnonzero(np.isfinite(values).any(axis=1)):
+            circles[names[i]] = tuple(names[j] for j in np.flatnonzero(weights[i] > 0) if j != i)
+    return Place(path, names, columns, tuple(about.get("classes", ())), circles, also)
 
 
 def decide(path: Path, client: str, asked: Sequence[Asked], by: str = "") -> list[dict[str, Any]]:
@@ -291,7 +280,19 @@ def _check(place: Place, client: str, kind: str, told: Mapping[str, Any]) -> Non
             if not 0 < told["at"] < 1:
                 raise BadInput(f"threshold {told['at']} must lie between 0 and 1: try 0.5")
         case "circle":
-            _check_circle(place, client, told)
+            wrong = Gathered()
+            if not told["approved"]:
+                wrong.add("a circle is approved, or not decided: approve one of fewer, or of nobody")
+            for name in told["among"]:
+                with wrong.one():
+                    _another(place, "partner", name, client)
+                    if client in place.circles and name not in place.circles[client]:
+                        raise BadInput(
+                            f"partner {shown(name)} is not in the circle that was published for {client} "
+                            f"({joined_names(place.circles[client])}): a circle can be approved, or made "
+                            "smaller"
+                        )
+            wrong.refuse()
         case "veto" if place.site and told["requester"] != client:
             from coterie.federation.kits.certificates import check_name  # which needs what a network needs
 
@@ -302,18 +303,3 @@ def _check(place: Place, client: str, kind: str, told: Mapping[str, Any]) -> Non
             if not place.site:
                 raise BadInput("a plan is decided of a site: name its kit, not the folder of a run")
             _known("plan", told["plan"], [line["plan"] for line in known_plans(place.home)])
-
-
-def _check_circle(place: Place, client: str, told: Mapping[str, Any]) -> None:
-    wrong = Gathered()
-    if not told["approved"]:
-        wrong.add("a circle is approved, or not decided: approve one of fewer, or of nobody")
-    for name in told["among"]:
-        with wrong.one():
-            _another(place, "partner", name, client)
-            if client in place.circles and name not in place.circles[client]:
-                raise BadInput(
-                    f"partner {shown(name)} is not in the circle that was published for {client} "
-                    f"({joined_names(place.circles[client])}): a circle can be approved, or made smaller"
-                )
-    wrong.refuse()

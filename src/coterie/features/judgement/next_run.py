@@ -49,7 +49,9 @@ def settings_as_decided(
         )
     made = _with_columns(settings, mine)
     if settings.connector.meets:  # whoever is no site of a run is unknown there
-        around, made = around.among_sites(left), _with_sites(made, left)
+        options = {name: dict(table) for name, table in made.options.items()}
+        options.setdefault(made.net, {})["sites"] = tuple(left)
+        around, made = around.among_sites(left), replace(made, options=options)
     made = _training(replace(made, wrap=around.needed(left).written()), rounds)
     if made == settings:
         said = "; ".join(words)
@@ -133,12 +135,6 @@ class Around:
 def _joined(first: Iterable[str], then: Iterable[str]) -> Names:
     """Each once, in this order."""
     return tuple(dict.fromkeys((*first, *then)))
-
-
-def _with_sites(settings: Settings, sites: Sequence[str]) -> Settings:
-    options = {name: dict(table) for name, table in settings.options.items()}
-    options.setdefault(settings.net, {})["sites"] = tuple(sites)
-    return replace(settings, options=options)
 
 
 def _with_columns(settings: Settings, mine: Decisions) -> Settings:

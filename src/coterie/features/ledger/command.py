@@ -12,8 +12,7 @@ from coterie.core.errors import BadInput, BadRun, Refused
 from coterie.features.ledger import heads
 from coterie.features.ledger.entries import numbers_in
 from coterie.features.ledger.proof import FEW, Authority, few
-from coterie.features.ledger.verify import NOBODY
-from coterie.features.ledger.verify import verify as verified
+from coterie.features.ledger.verify import NOBODY, verify
 from coterie.runs.folder import is_run, read_record
 from coterie.storage import chain
 from coterie.storage.chain import Broken, Entry
@@ -58,16 +57,29 @@ class _Verify:
 
 
 @dataclass(frozen=True)
-class Show:
+class _Show:
     run: str = word("The folder of a run.", "RUN")
 
 
+def _run_at(text: str) -> Path:
+    folder = given_path(text)
+    if not is_run(folder):
+        raise BadRun(f"{folder} is not a run folder: it has no config.toml and run.json")
+    return folder
+
+
 @command_with(Flags(_Verify, "ledger verify", VERIFY))
-def verify(asked: _Verify) -> int:
+def _verify(asked: _Verify) -> int:
     folder = _run_at(asked.run)
     record = read_record(folder)
-    kept = {name: _heads_in(given_path(name, "--heads")) for name in asked.heads}
-    verdict = verified(folder, record, kept, _authority_of(asked.authority))
+    kept = dict[str, list[heads.Signed]]()
+    for name in asked.heads:
+        path = given_path(name, "--heads")
+        kept[name] = heads.read(path) if path.is_file() else []
+        if not kept[name]:
+            lacks = "has no head" if path.is_file() else "is no file"
+            raise BadInput(f"--heads {path} {lacks}: give a site's {heads.HEADS}")
+    verdict = verify(folder, record, kept, _authority_of(asked.authority))
     for line in verdict.wrong[:MOST]:
         print(_clean(line))
     if len(verdict.wrong) > MOST:
@@ -75,15 +87,6 @@ def verify(asked: _Verify) -> int:
     if not verdict.wrong:
         print(_clean(verdict.said))
     return 2 if verdict.wrong else 0
-
-
-def _heads_in(path: Path) -> list[heads.Signed]:
-    if not path.is_file():
-        raise BadInput(f"--heads {path} is no file: give a site's {heads.HEADS}")
-    found = heads.read(path)
-    if not found:
-        raise BadInput(f"--heads {path} has no head: give a site's {heads.HEADS}")
-    return found
 
 
 def _authority_of(told: str) -> Authority:
@@ -107,8 +110,8 @@ def _authority_of(told: str) -> Authority:
         raise BadInput(f"--authority {path}: {error}") from None
 
 
-@command_with(Flags(Show, "ledger show", SHOW))
-def show(asked: Show) -> None:
+@command_with(Flags(_Show, "ledger show", SHOW))
+def _show(asked: _Show) -> None:
     folder = _run_at(asked.run)
     found = chain.read(folder)
     if isinstance(found, Broken):
@@ -117,24 +120,17 @@ def show(asked: Show) -> None:
         raise BadRun(f"{folder} has no ledger: it was written by an earlier version, or the file was removed")
     names = [str(name) for name in found[0].content.get("clients", ())]
     for entry in found:
-        print(_clean(f"{entry.index:>4}  {entry.hash[:12]}  {entry_text(entry, names)}"))
+        print(_clean(f"{entry.index:>4}  {entry.hash[:12]}  {_entry_text(entry, names)}"))
     last, signed = found[-1], heads.read(folder / heads.SIGNATURES)
     now = sorted({one.site for one in signed if one.index == last.index})
     said = f"signed, it is said, by {', '.join(now)}: coterie ledger verify holds it against their heads"
     print(_clean(said if now else NOBODY))
 
 
-ledger = subcommands("ledger", HELP, {"verify": verify, "show": show})
+ledger = subcommands("ledger", HELP, {"verify": _verify, "show": _show})
 
 
-def _run_at(text: str) -> Path:
-    folder = given_path(text)
-    if not is_run(folder):
-        raise BadRun(f"{folder} is not a run folder: it has no config.toml and run.json")
-    return folder
-
-
-def entry_text(entry: Entry, names: Sequence[str]) -> str:
+def _entry_text(entry: Entry, names: Sequence[str]) -> str:
     """An entry in a line."""
     said = entry.content
     try:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ MOST_LETTERS = 200_000  # of contributions, or of withdrawals; likewise
 MOST_CLIENTS = 10_000_000  # numbers that a text may stand for
 ABOUT = ("task", "classes", "features", "clients", "columns", "inputs", "parameters", "fingerprint", "rows")
 REMARKS = ("notes", "small", "leaks", "published_tests")
-RESULTS = (
+MODELS = ("models.safetensors", "models/*.safetensors")
+RESULTS = (  # what else a run writes once, at its end
     *("calibration.npz", "outcomes.npz", "probabilities.npz", "recalibration.json", "privacy.json"),
     *("features.safetensors", "preparation.json", "posteriors/*.safetensors"),
 )
@@ -46,40 +48,51 @@ def begin(
     config: Mapping[str, Any],
     about: Mapping[str, Any],
     lines: Sequence[Mapping[str, Any]],
-    bound: Mapping[str, str] | None = None,
+    bound: Mapping[str, str],
 ) -> dict[str, Any]:
     """`lines` of metrics.jsonl were there before the ledger: that of round 0, and in a run of an earlier
     version or one that goes on from another's rounds more; `bound` is what a federation's run is known by.
     """
     done = int(lines[-1]["round"]) if lines else 0
+    # machine, command and times are nobody's result, and neither is where the run lies that is done again
+    again = {k: v for k, v in about["again"].items() if k != "run"} if "again" in about else None
     return {
         "kind": "begin",
-        "config": config_digest(config),
+        "config": content_digest(config),
         "method": str(config["method"]),
         "version": str(about.get("coterie", "")),
         "clients": [str(c["name"]) for c in about["clients"]],
         "fingerprint": about.get("fingerprint"),
-        "about": about_digest(about),
-        "remarks": about_digest(about, REMARKS),
+        "about": content_digest({name: about.get(name) for name in ABOUT}),
+        "remarks": content_digest({name: about.get(name) for name in REMARKS}),
         "metrics": lines_digest(lines),
-        **(bound or {}),
+        **bound,
         **({"after": done} if done else {}),
-        **again_of(about),
+        **({} if again is None else {"again": again}),
     }
 
 
-def again_of(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run that is done again says of the first; where that lies is nobody's result."""
-    return {"again": {k: v for k, v in about["again"].items() if k != "run"}} if "again" in about else {}
+def content_digest(content: Any) -> str:
+    """Of what JSON or TOML holds, whatever the order of its names."""
+    return sha256(canonical(finite(content)))
 
 
-def about_digest(about: Mapping[str, Any], names: Sequence[str] = ABOUT) -> str:
-    """Of what run.json says of the run's subject; machine, command and times are nobody's result."""
-    return sha256(canonical(finite({name: about.get(name) for name in names})))
+def lines_digest(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Of lines of metrics.jsonl, as they stand there."""
+    return sha256("\n".join(map(json.dumps, lines)))
 
 
-def config_digest(config: Mapping[str, Any]) -> str:
-    return sha256(canonical(finite(config)))
+def array_digest(values: np.ndarray, kind: type) -> str:
+    return sha256(np.ascontiguousarray(values, dtype=kind).tobytes())
+
+
+def digests(folder: Path, patterns: Sequence[str]) -> dict[str, str]:
+    """Of files, by name."""
+    made = dict[str, str]()
+    for path in (path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()):
+        with path.open("rb") as file:
+            made[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return made
 
 
 def round_of(
@@ -87,34 +100,21 @@ def round_of(
 ) -> dict[str, Any]:
     """Of a line of metrics.jsonl, weights [receiver, sender], and what passed [entry, 5]."""
     extras = line.get("extras") or {}
-    answered = [i for i, n in enumerate(line["numbers"]) if n]
-    told = {name: _short(extras[name]) for name in SAID if extras.get(name)}
-    if line.get("away"):
-        told["away"] = line["away"]
-    matrix = np.ascontiguousarray(weights, dtype=np.float32)
-    return {
+    told = {
         "kind": "round",
         "round": int(line["round"]),
-        "answered": numbered(answered),
-        "shares": shares_of(matrix),
-        "weights": weights_digest(matrix),
-        "metrics": line_digest(line),
-        **(
-            {}
-            if passed is None
-            else {"passed": sha256(np.ascontiguousarray(passed, dtype=np.int64).tobytes())}
-        ),
-        **told,
+        "answered": numbered([i for i, n in enumerate(line["numbers"]) if n]),
+        "shares": shares_of(np.ascontiguousarray(weights, dtype=np.float32)),
+        "weights": array_digest(weights, np.float32),
+        "metrics": lines_digest([line]),
     }
-
-
-def figured(line: Mapping[str, Any]) -> dict[int, bool]:
-    """Clients of which a line has figures that they alone can have told: losses of training, and scores, the
-    last of a round (True).
-    """
-    lists = [values for figures in (line["scores"] or {}).values() for values in figures.values()]
-    lost = {i: False for i, value in enumerate(line.get("train_loss") or []) if value is not None}
-    return lost | {i: True for values in lists for i, value in enumerate(values) if value is not None}
+    if passed is not None:
+        told["passed"] = array_digest(passed, np.int64)
+    for name in SAID:
+        if value := extras.get(name):  # what is very long, by its digest
+            long = len(canonical(finite(value))) > MOST_LETTERS
+            told[name] = {"sha256": content_digest(value)} if long else value
+    return told | ({"away": line["away"]} if line.get("away") else {})
 
 
 def resumed(
@@ -127,44 +127,8 @@ def resumed(
 
 def end(rounds: int, folder: Path, diverged: str = "") -> dict[str, Any]:
     said = {"kind": "end", "rounds": rounds}
-    said |= {"models": model_digests(folder), "results": result_digests(folder)}
+    said |= {"models": digests(folder, MODELS), "results": digests(folder, RESULTS)}
     return said | ({"diverged": diverged} if diverged else {})
-
-
-def model_digests(folder: Path) -> dict[str, str]:
-    """By the name of the file."""
-    return digests(folder, ("models.safetensors", "models/*.safetensors"))
-
-
-def result_digests(folder: Path) -> dict[str, str]:
-    """Likewise, of what else a run writes once, at its end."""
-    return digests(folder, RESULTS)
-
-
-def digests(folder: Path, patterns: Sequence[str]) -> dict[str, str]:
-    made = dict[str, str]()
-    for path in (path for pattern in patterns for path in sorted(folder.glob(pattern)) if path.is_file()):
-        with path.open("rb") as file:
-            made[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return made
-
-
-def line_digest(line: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(line))
-
-
-def lines_digest(lines: Sequence[Mapping[str, Any]]) -> str:
-    return sha256("\n".join(map(json.dumps, lines)))
-
-
-def weights_digest(weights: np.ndarray) -> str:
-    return sha256(np.ascontiguousarray(weights, dtype=np.float32).tobytes())
-
-
-def _short(value: Any) -> Any:
-    """As it is, unless it is very long: then its digest."""
-    text = canonical(finite(value))
-    return value if len(text) <= MOST_LETTERS else {"sha256": sha256(text)}
 
 
 def shares_of(weights: np.ndarray) -> list[list[Any]] | None:
@@ -189,12 +153,10 @@ def shares_of(weights: np.ndarray) -> list[list[Any]] | None:
 
 def numbered(numbers: Sequence[int]) -> str:
     """0-3 7, of numbers in order"""
-    said, begin, last = list[str](), None, None
-    for n in [*numbers, None]:
-        if begin is not None and (n is None or last is None or n != last + 1):
-            said.append(str(begin) if begin == last else f"{begin}-{last}")
-            begin = None
-        begin, last = (n if begin is None else begin), n
+    said = list[str]()
+    for _, pairs in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [n for _, n in pairs]  # its numbers follow each other
+        said.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
     return " ".join(said)
 
 

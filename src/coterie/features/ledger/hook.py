@@ -18,7 +18,7 @@ from coterie.storage.atomic import sync
 from coterie.storage.chain import Broken, Entry
 
 
-class LedgerHook(Hook):
+class _LedgerHook(Hook):
     """Of a run's folder; without one, nothing is written."""
 
     order = 80
@@ -48,21 +48,20 @@ class LedgerHook(Hook):
             self._write(entries.round_of(turn.entry, weights, triplets(turn.moved)))
 
     def over(self, run: Run) -> None:
-        if run.folder is None:
-            return
-        told, self.shows.over = entries.end(run.done, run.folder.path), True
-        if self.last is None or self.last.content != told:
-            self._write(told)
+        self._end(run)
 
     def diverged(self, run: Run, why: str) -> None:
-        """Sites are shown why there is no result."""
+        self._end(run, why)
+
+    def _end(self, run: Run, why: str = "") -> None:
+        """Sites are shown that the run is over, and why there is no result, if there is none."""
         if run.folder is None:
             return
         self.shows.over, self.shows.diverged = True, why
         told = entries.end(run.done, run.folder.path, why)
         if self.last is None or self.last.content != told:
             self._write(told)
-        else:
+        elif why:
             self._show(run.folder.path)
 
     def _write(self, content: dict[str, Any]) -> None:
@@ -85,4 +84,4 @@ class LedgerHook(Hook):
         heads.write(folder / heads.SIGNATURES, self.net.witness(folder, self.shows))
 
 
-HOOK = LedgerHook
+HOOK = _LedgerHook

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from coterie.features.ledger import heads
@@ -43,35 +44,35 @@ class Proof:
     unbound: bool = False  # some of the heads are of an earlier version
     outside: list[str] = field(default_factory=list)  # who brought heads, and is no site of this run
 
+    @staticmethod
+    def of(
+        found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, authority: Authority, present: Present
+    ) -> Proof:
+        """`beside` are signatures from the run's folder, `kept` what sites have brought along."""
+        proof = Proof()
+        brought = [one for some in kept.values() for one in some]
+        runs = _runs_of(found, brought if kept else beside)
+        pems, twice = {one.certificate for one in brought}, set(brought)
+        known = authority.pem is not None or not kept
+        vouched = [one for one in beside if one not in twice and (known or one.certificate in pems)]
+        links = list(_wrong_heads(proof, brought, runs, found, authority))
+        unsigned = list(_missed_rounds(found, proof.reach, present))
+        links += _wrong_heads(proof, vouched, runs, found, authority)
+        wrong = [line for _, line in sorted(links)] or unsigned
+        if authority.pem is not None and "authority" in found[0].content:
+            from coterie.federation.kits.certificates import authority_mark
 
-def proof_of(
-    found: Sequence[Entry], beside: Sequence[Signed], kept: Kept, authority: Authority, present: Present
-) -> Proof:
-    """`beside` are signatures from the run's folder, `kept` what sites have brought along."""
-    proof = Proof()
-    brought = [one for some in kept.values() for one in some]
-    runs = _runs_of(found, brought if kept else beside)
-    pems, twice = {one.certificate for one in brought}, set(brought)
-    known = authority.pem is not None or not kept
-    vouched = [one for one in beside if one not in twice and (known or one.certificate in pems)]
-    links = [_first_wrong_head(proof, *mine, found, authority) for mine in _by_site(brought, runs).items()]
-    unsigned = list(_missed_rounds(found, proof.reach, present))
-    links += [_first_wrong_head(proof, *mine, found, authority) for mine in _by_site(vouched, runs).items()]
-    wrong = [line for _, line in sorted(link for link in links if link)] or unsigned
-    if authority.pem is not None and "authority" in found[0].content:
-        from coterie.federation.kits.certificates import authority_mark
-
-        if found[0].content["authority"] != authority_mark(authority.pem):
-            wrong.append("entry 0 names another federation than the one whose authority was given")
-    wrong += _files_of_other_runs(found, kept, runs, present, proof)
-    if others := sorted({one.site for one in beside if one.run not in runs}):
-        wrong.append(f"signatures of {few(others)} beside the ledger are of another run than it names")
-    reach, last = max(proof.reach.values(), default=-1), len(found) - 1
-    if kept and not wrong and reach < last:
-        these = f"entry {last} is" if reach == last - 1 else f"entries {reach + 1} to {last} are"
-        wrong.append(f"{these} signed by nobody whose heads were given: anybody could have written that")
-    proof.wrong = list(dict.fromkeys(wrong))
-    return proof
+            if found[0].content["authority"] != authority_mark(authority.pem):
+                wrong.append("entry 0 names another federation than the one whose authority was given")
+        wrong += _files_of_other_runs(found, kept, runs, present, proof)
+        if others := sorted({one.site for one in beside if one.run not in runs}):
+            wrong.append(f"signatures of {few(others)} beside the ledger are of another run than it names")
+        reach, last = max(proof.reach.values(), default=-1), len(found) - 1
+        if kept and not wrong and reach < last:
+            these = f"entry {last} is" if reach == last - 1 else f"entries {reach + 1} to {last} are"
+            wrong.append(f"{these} signed by nobody whose heads were given: anybody could have written that")
+        proof.wrong = list(dict.fromkeys(wrong))
+        return proof
 
 
 def _runs_of(found: Sequence[Entry], some: Iterable[Signed]) -> set[str]:
@@ -134,38 +135,32 @@ def clients_of(found: Sequence[Entry]) -> list[str]:
     return [str(name) for name in found[0].content.get("clients", ())]
 
 
-def _by_site(some: Iterable[Signed], runs: set[str]) -> dict[str, list[Signed]]:
-    """Heads of a run, in the order of its entries."""
-    found = dict[str, list[Signed]]()
-    for one in sorted(some, key=lambda one: (one.site, one.index)):
-        if one.run in runs:
-            found.setdefault(one.site, []).append(one)
-    return found
-
-
-def _first_wrong_head(
-    proof: Proof, site: str, some: Sequence[Signed], found: Sequence[Entry], authority: Authority
-) -> tuple[int, str] | None:
-    """Of one site's heads: the first that is wrong, by its entry; how far those reach that are not goes into
-    the proof. A head whose certificate was revoked is not missed where a later one stands for it.
+def _wrong_heads(
+    proof: Proof, some: Iterable[Signed], runs: set[str], found: Sequence[Entry], authority: Authority
+) -> Iterable[tuple[int, str]]:
+    """Of each site's heads of the run: the first that is wrong, by its entry; how far those reach that are
+    not goes into the proof. A head whose certificate was revoked is not missed where a later one stands for
+    it.
     """
-    wrong, revoked, last = list[tuple[int, str]](), list[tuple[int, str]](), len(found) - 1
-    for one in some:
-        why = heads.trouble(one, *authority) or _other_place(one, found)
-        if why:
-            line = f"entry {one.index}: the signature of {site} does not count: {why}"
-            (revoked if why == heads.REVOKED else wrong).append((one.index, line))
-        elif one.index > last:
-            line = f"entry {last} is the last, and {site} signed entry {one.index}: the chain was cut off"
-            wrong.append((one.index, line))
-        elif one.index < 0 or found[one.index].hash != one.head:
-            line = f"entry {one.index}: {site} signed another head for it: the chain was forked"
-            wrong.append((one.index, line))
-        else:
-            proof.reach[site] = max(one.index, proof.reach.get(site, -1))
-            proof.unbound |= not one.bound
-            revoked = []
-    return next(iter(wrong or revoked), None)
+    mine = sorted((one for one in some if one.run in runs), key=lambda one: (one.site, one.index))
+    for site, signed in groupby(mine, key=lambda one: one.site):
+        wrong, revoked, last = list[tuple[int, str]](), list[tuple[int, str]](), len(found) - 1
+        for one in signed:
+            why = heads.trouble(one, *authority) or _other_place(one, found)
+            if why:
+                line = f"entry {one.index}: the signature of {site} does not count: {why}"
+                (revoked if why == heads.REVOKED else wrong).append((one.index, line))
+            elif one.index > last:
+                line = f"entry {last} is the last, and {site} signed entry {one.index}: the chain was cut off"
+                wrong.append((one.index, line))
+            elif one.index < 0 or found[one.index].hash != one.head:
+                line = f"entry {one.index}: {site} signed another head for it: the chain was forked"
+                wrong.append((one.index, line))
+            else:
+                proof.reach[site] = max(one.index, proof.reach.get(site, -1))
+                proof.unbound |= not one.bound
+                revoked = []
+        yield from (wrong or revoked)[:1]
 
 
 def _other_place(one: Signed, found: Sequence[Entry]) -> str:

@@ -7,8 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from coterie.features.ledger import entries, heads
-from coterie.features.ledger.proof import Authority, Kept, Proof, clients_of, few, proof_of
+from coterie.features.ledger.proof import Authority, Kept, Proof, clients_of, few
 from coterie.storage import chain
 from coterie.storage.chain import Broken, Entry, finite
 from coterie.storage.rounds import MATRICES
@@ -19,6 +21,13 @@ TEXTS = (
     *("config", "about", "remarks", "metrics", "weights", "passed", "run", "federation", "authority"),
     *("answered", "method", "version", "diverged"),
 )
+TYPES = {
+    **dict.fromkeys(("after", "round", "rounds"), int),
+    **dict.fromkeys(TEXTS, str),
+    **dict.fromkeys(("models", "results", "away"), dict),
+    "clients": list,
+}
+NEEDED = {"begin": (), "round": ("round",), "resumed": ("after",), "end": ("models",)}
 ODD = (KeyError, TypeError, ValueError, AttributeError, IndexError)  # of a file that somebody wrote
 EARLIER = "some heads are of an earlier version: only their certificates say of which federation"
 
@@ -43,7 +52,7 @@ def verify(
         return _Verdict(odd, "")
     beside, kept, authority = heads.read(folder / heads.SIGNATURES), kept or {}, authority or Authority()
     known = authority.pem is not None
-    proof = proof_of(found, beside, kept, authority, _present(found, record))
+    proof = Proof.of(found, beside, kept, authority, _present(found, record))
     strict = known or bool(kept)  # somebody relies on it
     wrong = [*proof.wrong, *_in_order(found, strict), *_by_files(found, folder, record, strict)]
     for note in heads.refusals(folder / heads.SIGNATURES):
@@ -75,26 +84,22 @@ def _verdict_line(found: Sequence[Entry], proof: Proof, known: bool, brought: bo
 
 def _is_sound(entry: Entry) -> bool:
     """Whether an entry has what those of its kind have, each of the kind that it should be."""
-    said, first = entry.content, entry.index == 0
-    whole = [said[name] for name in ("after", "round", "rounds") if name in said]
-    texts = [said[name] for name in TEXTS if name in said]
-    if not all(type(n) is int and n >= 0 for n in whole) or not all(isinstance(t, str) for t in texts):
+    said, kind = entry.content, entry.content.get("kind")
+    there = [(said[name], wanted) for name, wanted in TYPES.items() if name in said]
+    if not all(type(value) is wanted for value, wanted in there):
         return False
-    tables = [said[name] for name in ("models", "results", "away") if name in said]
-    if not all(isinstance(table, dict) for table in tables):
+    if any(wanted is int and value < 0 for value, wanted in there):
         return False
-    clients = said.get("clients", [])
-    if not isinstance(clients, list) or not all(isinstance(name, str) for name in clients):
+    if not all(isinstance(name, str) for name in said.get("clients", [])):
         return False
     try:
         entries.numbers_in(said.get("answered", ""))
     except ValueError:
         return False
-    needed = {"begin": (), "round": ("round",), "resumed": ("after",), "end": ("models",)}
-    kind = said.get("kind")
     if "metrics" in said and (kind == "end" or (kind == "resumed" and said.get("after"))):
         return False  # figures of earlier rounds are in entries of their own
-    return kind in needed and (kind == "begin") is first and all(name in said for name in needed[kind])
+    begins = (kind == "begin") is (entry.index == 0)
+    return kind in NEEDED and begins and all(name in said for name in NEEDED[kind])
 
 
 def _end_of(found: Sequence[Entry]) -> Entry | None:
@@ -128,9 +133,12 @@ def _present(found: Sequence[Entry], record: Any) -> dict[int, dict[str, bool]]:
     start, rounds = _start_of(found), _rounds_of(found)
     there = {e.index: dict.fromkeys(entries.numbers_in(e.content.get("answered", "")), False) for e in found}
     for line in record.metrics:
-        entry = rounds.get(line["round"], start)
-        with suppress(*ODD):
-            there[entry.index] |= entries.figured(line)
+        mine = there[rounds.get(line["round"], start).index]
+        with suppress(*ODD):  # losses of training, and scores, the last of a round: a client alone tells them
+            scores = [values for figures in (line["scores"] or {}).values() for values in figures.values()]
+            losses = line.get("train_loss") or []
+            told = {i: False for i, value in enumerate(losses) if value is not None}
+            mine |= told | {i: True for some in scores for i, value in enumerate(some) if value is not None}
     return {index: {names[i]: s for i, s in some.items() if i < len(names)} for index, some in there.items()}
 
 
@@ -164,42 +172,39 @@ def _by_files(found: Sequence[Entry], folder: Path, record: Any, strict: bool) -
     """What the run's other files say that the chain does not; of what an earlier version did not write down,
     nothing.
     """
-    first, end = found[0].content, _end_of(found)
-    if entries.config_digest(record.config) != first.get("config"):
-        yield "config.toml is not what entry 0 says: it was changed"
-    if record.config["method"] != first.get("method"):
-        yield "config.toml has another method than entry 0: one of the two was changed"
-    yield from _of_about(first, record.about)
+    yield from _of_begin(found[0].content, record)
+    end = _end_of(found)
     if [line["round"] for line in record.metrics] != list(range(len(record.metrics))):
         yield "metrics.jsonl: its rounds do not follow each other: lines are missing, doubled or moved"
         return
     yield from _of_rounds(found, folder, record, strict)
     if end is not None:
-        yield from _of_results(end, folder)
-        yield from _of_last_round(end, record)
-    elif there := [*entries.model_digests(folder), *entries.result_digests(folder)]:
+        yield from _of_end(end, folder, record)
+    elif there := list(entries.digests(folder, (*entries.MODELS, *entries.RESULTS))):
         yield (
             f"entry {len(found) - 1} is the last, and no end, but there is {few(there)}: the chain was cut "
             "off, or the run was killed in its last moment"
         )
 
 
-def _of_about(first: Mapping[str, Any], about: Mapping[str, Any]) -> Iterable[str]:
-    """run.json, but for what differs each time a run is repeated."""
-    if [str(client["name"]) for client in about["clients"]] != first.get("clients"):
-        yield "run.json has other clients than entry 0: one of the two was changed"
-    if "about" in first and entries.about_digest(about) != first["about"]:
-        yield "run.json is not what entry 0 says of clients and columns: it was changed"
-    if "remarks" in first and entries.about_digest(about, entries.REMARKS) != first["remarks"]:
-        yield "run.json is not what entry 0 says of notes and remarks: it was changed"
-    if "version" in first and str(about.get("coterie", "")) != first["version"]:
-        yield f"run.json is not what entry 0 says of the version, {first['version']}: it was changed"
-    again = {"again": first["again"]} if "again" in first else {}
-    try:
-        same = entries.again_of(about) == again
-    except ODD:
-        same = False
-    if "about" in first and not same:
+def _of_begin(first: Mapping[str, Any], record: Any) -> Iterable[str]:
+    """config.toml, and run.json but for what differs each time a run is repeated."""
+    about = record.about
+    odd = not isinstance(about.get("again", {}), Mapping)
+    now = entries.begin(record.config, {**about, "again": {}} if odd else about, (), {})
+    needed = {
+        "config": "config.toml is not what entry 0 says: it was changed",
+        "method": "config.toml has another method than entry 0: one of the two was changed",
+        "clients": "run.json has other clients than entry 0: one of the two was changed",
+    }
+    yield from (what for name, what in needed.items() if now[name] != first.get(name))
+    told = {"about": "clients and columns", "remarks": "notes and remarks"}
+    told["version"] = f"the version, {first.get('version')}"
+    for name, what in told.items():
+        if name in first and now[name] != first[name]:
+            yield f"run.json is not what entry 0 says of {what}: it was changed"
+    same = {"again"} & now.keys() == {"again"} & first.keys() and now.get("again") == first.get("again")
+    if "about" in first and (odd or not same):
         yield "run.json is not what entry 0 says of which run it does again: it was changed"
 
 
@@ -241,10 +246,10 @@ def _of_round(entry: Entry, line: Mapping[str, Any] | None, kept: bool, record: 
     said, r = entry.content, entry.content["round"]
     weights = record.weights[r] if kept else None
     passed = record.passed[r] if kept and "passed" in said and r in set(record.passed) else None
-    if line is not None and entries.line_digest(line) != said.get("metrics"):
+    if line is not None and entries.lines_digest([line]) != said.get("metrics"):
         yield f"metrics.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
         return
-    if weights is not None and entries.weights_digest(weights) != said.get("weights"):
+    if weights is not None and entries.array_digest(weights, np.float32) != said.get("weights"):
         yield f"collaboration.jsonl, round {r}, is not what entry {entry.index} says: it was changed"
         return
     if line is None or weights is None:
@@ -261,8 +266,18 @@ def _of_round(entry: Entry, line: Mapping[str, Any] | None, kept: bool, record: 
         yield f"entry {entry.index} says otherwise than round {r} of the record of {few(other)}"
 
 
-def _of_last_round(end: Entry, record: Any) -> Iterable[str]:
-    """A run ends after all its rounds, when a budget is spent, or because training diverged."""
+def _of_end(end: Entry, folder: Path, record: Any) -> Iterable[str]:
+    """Models and further files that a run writes at its end, which comes after all its rounds, when a budget
+    is spent, or because training diverged.
+    """
+    told: Mapping[str, str] = {**end.content["models"], **end.content.get("results", {})}
+    patterns = (*entries.MODELS, *(entries.RESULTS if "results" in end.content else ()))
+    there = entries.digests(folder, patterns)
+    for name in sorted(told.keys() | there.keys()):
+        if name not in there:
+            yield f"{name} is missing, of which entry {end.index} tells"
+        elif told.get(name) != there[name]:
+            yield f"{name} is not what entry {end.index} says: it was changed"
     rounds, diverged = int(record.config["rounds"]), "diverged" in end.content
     if record.done > rounds:
         yield f"metrics.jsonl has round {record.done}, and config.toml says {rounds} rounds"
@@ -273,16 +288,3 @@ def _of_last_round(end: Entry, record: Any) -> Iterable[str]:
             f"events.jsonl does not end with training that diverged, as entry {end.index} does: it was "
             "changed, or the run went on since (coterie resume)"
         )
-
-
-def _of_results(entry: Entry, folder: Path) -> Iterable[str]:
-    """Models and further files that a run writes at its end."""
-    told: Mapping[str, str] = {**entry.content["models"], **entry.content.get("results", {})}
-    there = entries.model_digests(folder)
-    if "results" in entry.content:
-        there |= entries.result_digests(folder)
-    for name in sorted(told.keys() | there.keys()):
-        if name not in there:
-            yield f"{name} is missing, of which entry {entry.index} tells"
-        elif told.get(name) != there[name]:
-            yield f"{name} is not what entry {entry.index} says: it was changed"

@@ -27,31 +27,28 @@ Two more work on rows that somebody has tampered with:
 
 The trigger sets the last `patch` values of a row, in a picture the right end of its lowest line, to `level`.
 A site does this to its own rows alone, and nobody else's. How often models follow a trigger is found at the
-sites of this process, with the trigger on their test rows (`followed`).
+sites of this process, with the trigger on their test rows (`Fooled`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
 from coterie.core.charge import Charge
-from coterie.core.client import Samples, Task
-from coterie.core.facts import kernel_fact
+from coterie.core.client import Task
 from coterie.core.groups import Groups
-from coterie.core.held import Held
-from coterie.core.kernel import KERNELS, Carry, Kernel, Part, Tick, Trainer
+from coterie.core.kernel import KERNELS, Carry, Part, Tick, Trainer
 from coterie.core.learner import Batch, Learner
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
-from coterie.nets.in_process import InProcess
 
 SENT, REPLY = "sent", "reply"
 Updates = dict[str, Tensor]
@@ -74,34 +71,34 @@ class Lie:
         if self.how in SPOILT:
             return [{n: SPOILT[self.how](t) for n, t in belief.items()}] * times, {}
         sent = beside[SENT]
-        own = update(belief, sent)
+        own = _update(belief, sent)
         honest = [name.partition("/")[2] for name in beside if name.startswith(f"{SENT}/")]
-        others = [update(beside[f"{REPLY}/{j}"], beside[f"{SENT}/{j}"]) for j in honest]
+        others = [_update(beside[f"{REPLY}/{j}"], beside[f"{SENT}/{j}"]) for j in honest]
         known = {n: torch.stack([u[n] for u in others or [own]]) for n in own}
         told = LIES[self.how](own, known, self.strength, key)
         return [{**belief, **{n: sent[n] + t for n, t in told.items()}}] * times, {}
 
 
-def update(reply: Belief, sent: Belief) -> Updates:
+def _update(reply: Belief, sent: Belief) -> Updates:
     return {n: t - sent[n] for n, t in reply.items() if n in sent and t.is_floating_point()}
 
 
-def gaussian(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _gaussian(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     count, draws = sum(u.numel() for u in own.values()), key.torch()
     size = (sum(float(u.double().square().sum()) for u in own.values()) / max(1, count)) ** 0.5
     noise = {n: torch.randn(u.shape, generator=draws, dtype=torch.float64) for n, u in own.items()}
     return {n: (strength * size * z).to(own[n]) for n, z in noise.items()}
 
 
-def alie(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _alie(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     return {n: u.mean(dim=0) - strength * u.std(dim=0, correction=0) for n, u in known.items()}
 
 
-def ipm(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _ipm(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     return {n: -strength * u.mean(dim=0) for n, u in known.items()}
 
 
-def mimic(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
+def _mimic(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
     apart = [(u - u.mean(dim=0)).double().square().flatten(1).sum(dim=1) for u in known.values()]
     farthest = int(torch.stack(apart).sum(dim=0).argmax())
     return {n: u[farthest] for n, u in known.items()}
@@ -109,10 +106,10 @@ def mimic(own: Updates, known: Updates, strength: float, key: Key) -> Updates:
 
 LIES: dict[str, Callable[[Updates, Updates, float, Key], Updates]] = {
     "sign-flip": lambda own, known, strength, key: {n: -strength * u for n, u in own.items()},
-    "gaussian": gaussian,
-    "alie": alie,
-    "ipm": ipm,
-    "mimic": mimic,
+    "gaussian": _gaussian,
+    "alie": _alie,
+    "ipm": _ipm,
+    "mimic": _mimic,
     "scaling": lambda own, known, strength, key: {n: strength * u for n, u in own.items()},
     "free-rider": lambda own, known, strength, key: {n: torch.zeros_like(u) for n, u in own.items()},
 }
@@ -122,38 +119,6 @@ SPOILT: dict[str, Callable[[Tensor], Tensor]] = {
     "not-a-number": lambda t: torch.full_like(t, float("nan")) if t.is_floating_point() else t,
     "nonsense": lambda t: t.unsqueeze(0).expand(2, *t.shape),
 }
-
-
-def level_of(roster: Roster) -> float:
-    """What the trigger sets values to: in pictures, whose values end at 1, and in scaled columns."""
-    return 1.0 if len(roster.shape) > 1 else 3.0
-
-
-class Trigger:
-    """Looks wherever models are scored on test rows one by one; sites elsewhere are not looked at."""
-
-    def __init__(self, here: Any) -> None:
-        self.here = here
-        self.stamped: InProcess | None = None
-        self.fooled: float | None = None
-
-    def look(self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key) -> None:
-        alone = kernel_fact(kernel, "part") == "test" and not kernel_fact(kernel, "together")
-        if not alone or not isinstance(self.here, InProcess) or len(edges) == 0:
-            return
-        how = Poisoned()
-        if self.stamped is None:
-            level = level_of(self.here.roster)
-            tests = [Samples(stamped(c.test.x, how.patch, level), c.test.y) for c in self.here.clients]
-            clients = [replace(c, test=t) for c, t in zip(self.here.clients, tests, strict=True)]
-            self.stamped = replace(self.here, clients=tuple(clients))
-        seen = self.stamped.visit(Fooled(how.target), beliefs, edges, key.at("trigger"))
-        self.fooled = float(seen.numbers["fooled"].nanmean())
-
-    def read(self) -> float | None:
-        """The share of rows that it turned, since it was last asked."""
-        found, self.fooled = self.fooled, None
-        return found
 
 
 How = Literal["label-flip", "backdoor"]
@@ -177,6 +142,11 @@ class Poisoned(Around):
     """How many values the trigger sets."""
     level: float = 1.0
     """What it sets them to."""
+
+    @staticmethod
+    def level_at(roster: Roster) -> float:
+        """In pictures, whose values end at 1, and in scaled columns."""
+        return 1.0 if len(roster.shape) > 1 else 3.0
 
     def charges(self, samples: int) -> tuple[Charge, ...] | None:
         return charges_of(self.inner, samples)

@@ -13,7 +13,7 @@ honest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -21,17 +21,17 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
+from coterie.core.client import Samples
 from coterie.core.errors import BadInput, Diverged, UnknownName
-from coterie.core.facts import ALL, called, method_fact
+from coterie.core.facts import ALL, called, kernel_fact, method_fact
 from coterie.core.held import Held, Part, together
 from coterie.core.kernel import Kernel, makes, scores
 from coterie.core.method import Method
 from coterie.core.net import EVALUATION, WRAPS, Beside, Net, Replies, edges_among
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.liars.lies import LIES, POISONS, REPLY, SENT, SPOILT, Lie, Poisoned, Trigger, level_of
-from coterie.nets.in_process import LEFT_OUT
+from coterie.features.liars.lies import LIES, POISONS, REPLY, SENT, SPOILT, Fooled, Lie, Poisoned, stamped
+from coterie.nets.in_process import LEFT_OUT, InProcess
 from coterie.nets.offers import chosen, clients_in
 from coterie.nets.sound import difference, kind_of
 from coterie.nets.wrapped import Wrapped, innermost
@@ -42,6 +42,7 @@ KINDS = (*POISONS, *LIES, *SPOILT, STALE, LOSSES)
 STRENGTH = {"sign-flip": 1.0, "gaussian": 10.0, "alie": 1.5, "ipm": 3.0, "scaling": 10.0, LOSSES: 10.0}
 """Usual ones: those of alie and ipm are byzfl's."""
 KNOWING = {"alie", "ipm", "mimic"}
+KEPT = "first"
 
 
 @WRAPS.register("liars")
@@ -66,15 +67,12 @@ class Liars(Wrapped):
     notes: _Notes = field(init=False, repr=False)
 
     studied: ClassVar[bool] = True
-
-    @property
-    def lies(self) -> bool:
-        return True
+    lies: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         told = ("fraction", "kind", "strength", "names", "spare", "draw")
         self.check(**{name: getattr(self, name) for name in told})
-        object.__setattr__(self, "notes", _Notes(innermost(self.net)))
+        object.__setattr__(self, "notes", _Notes())
 
     @staticmethod
     def check(
@@ -159,7 +157,7 @@ class Liars(Wrapped):
         if EVALUATION in key.path:
             edges, beside = edges_among(~liars, beliefs, edges, beside)
             if self.kind == "backdoor":
-                self.notes.trigger.look(kernel, beliefs, edges, key)
+                self._look_for_trigger(kernel, beliefs, edges, key)
             return self.net.visit(kernel, beliefs, edges, key, slot, beside)
         if self.kind in POISONS and not scores(kernel) and not makes(kernel):
             return self._poisoned(kernel, beliefs, edges, liars[edges[:, 1]], key, slot, beside or {})
@@ -170,13 +168,27 @@ class Liars(Wrapped):
             return replies
         return self._stale(liars, replies) if self.kind == STALE else self._lied(liars, replies, key)
 
+    def _look_for_trigger(self, kernel: Kernel, beliefs: Held, edges: Tensor, key: Key) -> None:
+        """Wherever models are scored on test rows one by one; sites elsewhere are not looked at."""
+        here, how = innermost(self.net), Poisoned()
+        alone = kernel_fact(kernel, "part") == "test" and not kernel_fact(kernel, "together")
+        if not alone or not isinstance(here, InProcess) or len(edges) == 0:
+            return
+        if self.notes.triggered is None:
+            level = how.level_at(here.roster)
+            tests = [Samples(stamped(c.test.x, how.patch, level), c.test.y) for c in here.clients]
+            clients = [replace(c, test=t) for c, t in zip(here.clients, tests, strict=True)]
+            self.notes.triggered = replace(here, clients=tuple(clients))
+        seen = self.notes.triggered.visit(Fooled(how.target), beliefs, edges, key.at("trigger"))
+        self.notes.fooled = float(seen.numbers["fooled"].nanmean())
+
     def _poisoned(
         self, kernel: Any, beliefs: Held, edges: Tensor, lying: Tensor, key: Key, slot: str, beside: Beside
     ) -> Replies:
         """Liars train on other rows, in a visit of their own."""
         classes = self.roster.outputs if self.roster.task == "classification" else 0
         how: Any = self.kind
-        poison = Poisoned(kernel, how, classes=classes, level=level_of(self.roster))
+        poison = Poisoned(kernel, how, classes=classes, level=Poisoned.level_at(self.roster))
         replies = list[Replies]()
         for some, work in ((~lying, kernel), (lying, poison)):
             index = some.nonzero().flatten()
@@ -226,7 +238,7 @@ class Liars(Wrapped):
         for i, (guest, host) in enumerate(replies.edges.tolist()):
             if liars[host]:
                 own = held.rows(torch.tensor([i]))
-                held = held.put(torch.tensor([i]), self.notes.first.of(guest, host, own))
+                held = held.put(torch.tensor([i]), self.notes.first.setdefault((guest, host, own.names), own))
         return replace(replies, held=held)
 
     def _odd(self, hosts: Tensor, why: str) -> None:
@@ -247,19 +259,35 @@ class Liars(Wrapped):
         raise BadInput("rows of all in one place, where nobody replies: leave liars out")
 
     def keep(self, live: Iterable[Held], round: int) -> None:
-        self.net.keep([*live, *self.notes.first.live], round)
+        self.net.keep([*live, *self.notes.first.values()], round)
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
         self.notes.odd.clear()
-        self.net.regroup([*live, *self.notes.first.live], round)
+        self.net.regroup([*live, *self.notes.first.values()], round)
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
-        inner = self.net.kept([*live, *self.notes.first.live], round)
-        return {**inner, **self.notes.first.kept(self.net.peek)}
+        """First replies too: ids and what tensors are like, and their numbers where they are here."""
+        own = dict(self.net.kept([*live, *self.notes.first.values()], round))
+        for number, ((guest, host, _), held) in enumerate(self.notes.first.items()):
+            (part,), seen = held.parts, self.net.peek(held) or {}
+            like = {n: torch.empty(0, *t.shape[1:], dtype=t.dtype) for n, t in part.tensors.items()}
+            here = {"id": torch.tensor([guest, host, int(part.ids[0])]), **named("is", like)}
+            here |= named("has", {name: seen[name] for name in part.tensors if name in seen})
+            own |= named(KEPT, named(number, here))
+        return own
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
-        others = self.notes.first.restore(kept)
-        self.net.restore(others, [*live, *self.notes.first.live], round)
+        first, others = taken(KEPT, kept)
+        for told in by_name(first).values():
+            guest, host, id = told.pop("id").tolist()
+            parts = by_name(told)
+            tensors = {
+                name: parts.get("has", {}).get(name, t.new_empty((1, *t.shape[1:]), device="meta"))
+                for name, t in parts.get("is", {}).items()
+            }
+            held = Held((Part(tensors, torch.tensor([id]), torch.tensor([host])),))
+            self.notes.first[guest, host, held.names] = held
+        self.net.restore(others, [*live, *self.notes.first.values()], round)
 
     def figures(self) -> dict[str, Any]:
         """Who lied and how, how far a trigger got, and whose lies could not be replies."""
@@ -267,7 +295,8 @@ class Liars(Wrapped):
         mine: dict[str, Any] = {"kind": self.kind, "names": self.notes.names}
         if self.kind in STRENGTH:
             mine["strength"] = self.how_much
-        if (fooled := self.notes.trigger.read()) is not None:
+        fooled, self.notes.fooled = self.notes.fooled, None
+        if fooled is not None:
             mine["fooled"] = fooled
         odd, self.notes.odd = {**inner.get(LEFT_OUT, {}), **self.notes.odd}, {}
         told = {**inner, "liars": [*inner.get("liars", ()), mine]}
@@ -275,13 +304,16 @@ class Liars(Wrapped):
 
 
 class _Notes:
-    """Who lies, and what that takes: first replies, whose were none, who looks for the trigger."""
+    """Who lies, first replies by guest, host and names of tensors, whose lies could not be replies; sites
+    with the trigger on their test rows, and the share of these that it turned.
+    """
 
-    def __init__(self, here: Any) -> None:
+    def __init__(self) -> None:
         self.names: list[str] = []
-        self.first = _FirstReplies()
+        self.first: dict[tuple[int, int, tuple[str, ...]], Held] = {}
         self.odd: dict[str, str] = {}
-        self.trigger = Trigger(here)
+        self.triggered: InProcess | None = None
+        self.fooled: float | None = None
 
 
 def _count(share: float, n: int) -> int:
@@ -301,46 +333,3 @@ def _merged(some: list[Replies], edges: Tensor) -> Replies:
     numbers = {n: torch.cat([r.numbers[n] for r in some]) for n in names}
     held = together([r.beliefs for r in some]) if all(r.held is not None for r in some) else None
     return Replies(answered, numbers, held, some[0].origin).only(order)
-
-
-KEPT = "first"
-
-
-class _FirstReplies:
-    """By guest, host and the names of the reply's tensors."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[int, int, tuple[str, ...]], Held] = {}
-
-    @property
-    def live(self) -> list[Held]:
-        return list(self.known.values())
-
-    def of(self, guest: int, host: int, reply: Held) -> Held:
-        """The first one; this one, if there was none."""
-        return self.known.setdefault((guest, host, reply.names), reply)
-
-    def kept(self, peek: Callable[[Held], Beliefs | None]) -> dict[str, Tensor]:
-        """For a checkpoint: ids and what tensors are like, and their numbers where they are here."""
-        own: dict[str, Tensor] = {}
-        for number, ((guest, host, _), held) in enumerate(self.known.items()):
-            (part,), seen = held.parts, peek(held) or {}
-            like = {n: torch.empty(0, *t.shape[1:], dtype=t.dtype) for n, t in part.tensors.items()}
-            here = {"id": torch.tensor([guest, host, int(part.ids[0])]), **named("is", like)}
-            here |= named("has", {name: seen[name] for name in part.tensors if name in seen})
-            own |= named(KEPT, named(number, here))
-        return own
-
-    def restore(self, kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The inverse of `kept`; what else there was is given back."""
-        first, others = taken(KEPT, kept)
-        for told in by_name(first).values():
-            guest, host, id = told.pop("id").tolist()
-            parts = by_name(told)
-            tensors = {
-                name: parts.get("has", {}).get(name, t.new_empty((1, *t.shape[1:]), device="meta"))
-                for name, t in parts.get("is", {}).items()
-            }
-            held = Held((Part(tensors, torch.tensor([id]), torch.tensor([host])),))
-            self.known[guest, host, held.names] = held
-        return others

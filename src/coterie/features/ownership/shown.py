@@ -28,25 +28,22 @@ PARTS = (Part("withdrawals", "", 10, _notes_part, on="notes"),)
 
 
 def withdrawals(record: Record) -> list[str]:
-    """north withdrew from 12 sums in 5 of 30 rounds (1 to 5): share 0.62 above 0.5"""
+    """north withdrew from 12 sums in 5 of 30 rounds (1 to 5): share 0.62 above 0.5
+    east, west were kept out of what north mixes in 30 of 30 rounds (1 to 30), as was decided
+    """
     lines = []
     for site, notes in _notes_by(record, "withdrawals", "site").items():
-        each = _counted(Counter(str(note.get("of", "sum")) for _, note in notes))
+        counts = Counter(str(note.get("of", "sum")) for _, note in notes)
+        each = " and ".join(f"{n} {kind}{'s' * (n != 1)}" for kind, n in sorted(counts.items()))
         lines.append(f"{site} withdrew from {each} {_when(record, notes)}: {notes[-1][1]['why']}")
     more = len(lines) - LISTED
     lines = lines if more <= 0 else [*lines[:LISTED], f"{more} more sites withdrew: see metrics.jsonl"]
-    return [*lines, *_kept_out(record)]
-
-
-def _kept_out(record: Record) -> list[str]:
-    """east, west were kept out of what north mixes in 30 of 30 rounds (1 to 30), as was decided"""
-    lines = []
     for receiver, notes in _notes_by(record, "kept_out", "receiver").items():
         who = list(dict.fromkeys(str(note["site"]) for _, note in notes))
         names = ", ".join(who[:LISTED]) + (", ..." if len(who) > LISTED else "")
         were = "was" if len(who) == 1 else "were"
-        when = _when(record, notes)
-        lines.append(f"{names} {were} kept out of what {receiver} mixes {when}, as was decided")
+        what = f"what {receiver} mixes {_when(record, notes)}"
+        lines.append(f"{names} {were} kept out of {what}, as was decided")
     return lines
 
 
@@ -62,8 +59,3 @@ def _notes_by(record: Record, what: str, whose: str) -> dict[str, list[tuple[int
 def _when(record: Record, notes: Sequence[tuple[int, Any]]) -> str:
     rounds = list(dict.fromkeys(round for round, _ in notes))
     return f"in {len(rounds)} of {record.done} rounds ({spans(rounds)})"
-
-
-def _counted(each: Mapping[str, Any]) -> str:
-    """1 circle and 3 sums"""
-    return " and ".join(f"{n} {kind}{'s' * (n != 1)}" for kind, n in sorted(each.items()))

@@ -29,7 +29,7 @@ from coterie.core.belief import Weights, everybody, without
 from coterie.core.errors import BadInput, Refused, Withdrawn
 from coterie.core.held import COORDINATOR, Held, together
 from coterie.core.kernel import Kernel, scores
-from coterie.core.net import WRAPS, Beside, Net, Replies
+from coterie.core.net import WRAPS, Beside, Replies
 from coterie.core.seeds import Key
 from coterie.nets.guard import Guard
 from coterie.nets.offers import ALONE, Limits, Offer, Sums, chosen
@@ -52,19 +52,18 @@ class _Notes:
         self.sums: dict[int, tuple[Tensor, Tensor]] = {}
         self.guard = Guard(1.0)
 
-    def count(self, weights: Weights, stays: Tensor, beliefs: Held, at: Tensor) -> None:
+    def count(self, weights: Weights, stays: Tensor, beliefs: Held, at: Tensor, sites: int) -> None:
         by_name = [weights] if isinstance(weights, Tensor) else list(weights.values())
         size = torch.stack([w.detach().double().abs() for w in by_name]).amax(dim=0)
         owners = torch.stack([part.places for part in beliefs.parts]).amax(dim=0) + 1  # 0: the coordinator
-        many = int(owners.max()) + 1
         for place in dict.fromkeys(at.tolist()):
             here = at == place
             planned, kept = (
-                torch.zeros(many, dtype=torch.float64).index_add_(0, owners, w[here].sum(dim=0))
+                torch.zeros(1 + sites, dtype=torch.float64).index_add_(0, owners, w[here].sum(dim=0))
                 for w in (size, size * stays)
             )
             if place in self.sums:
-                planned, kept = (_added(a, b) for a, b in zip((planned, kept), self.sums[place], strict=True))
+                planned, kept = planned + self.sums[place][0], kept + self.sums[place][1]
             self.sums[place] = planned, kept
 
     def over(self, live: Sequence[Held]) -> None:
@@ -73,12 +72,6 @@ class _Notes:
         for got in self.guard.got.values():
             for name in [n for n in got if int(n.partition("/")[2]) not in ids]:
                 del got[name]
-
-
-def _added(left: Tensor, right: Tensor) -> Tensor:
-    """Of different lengths."""
-    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
-    return longer.index_add(0, torch.arange(len(shorter)), shorter)
 
 
 def really(weights: Tensor, sums: Mapping[int, tuple[Tensor, Tensor]]) -> Tensor:
@@ -185,19 +178,16 @@ class Ownership(Wrapped):
                     continue
                 sums.withdraw(offer.site, offer.receiver)
                 stays &= ~_columns_of(sums, at, offer.site, offer.receiver)
-                self._say(offer, out[i], of is None)
+                names = {"site": self._name(offer.site), "receiver": self._name(offer.receiver)}
+                told = {"share": offer.share, "others": offer.others, "leverage": offer.leverage}
+                kind = "circle" if of is None else "sum"
+                self.notes.withdrawals.append({**names, **told, "why": out[i], "of": kind})
+                log.info("%s withdraws from the %s of %s: %s", names["site"], kind, names["receiver"], out[i])
             if not out:
                 break
         if of is not None:
             sums.note(guard)
         return stays
-
-    def _say(self, offer: Offer, why: str, circle: bool) -> None:
-        site, receiver = (self._name(place) for place in (offer.site, offer.receiver))
-        told = {"site": site, "receiver": receiver, "share": offer.share, "others": offer.others}
-        told |= {"leverage": offer.leverage, "why": why, "of": "circle" if circle else "sum"}
-        self.notes.withdrawals.append(told)
-        log.info("%s withdraws from the %s of %s: %s", site, told["of"], receiver, why)
 
     def _name(self, place: int) -> str:
         return "coordinator" if place == COORDINATOR else self.roster.names[place]
@@ -221,9 +211,15 @@ class Ownership(Wrapped):
         if not self.changes or len(at) == 0:
             return self.net.mix(weights, beliefs, at, in_turn)
         if in_turn:
-            return self._in_turn(weights, beliefs, at)
+            if not isinstance(weights, Tensor):
+                raise BadInput("sums in turn take one matrix of weights for all tensors")
+            now, whose, each = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}, list[Held]()
+            for i, place in enumerate(at.tolist()):
+                each.append(self.mix(weights[i : i + 1], now, at[i : i + 1]))
+                now = now.put(torch.tensor([whose[place]]), each[-1])
+            return together(each)
         stays = self.offer(weights, at, beliefs)
-        self.notes.count(weights, stays, beliefs, at)
+        self.notes.count(weights, stays, beliefs, at, len(self.roster.names))
         if bool(stays.all()):
             return self.net.mix(weights, beliefs, at)
         by_name = {"*": weights} if isinstance(weights, Tensor) else dict(weights)
@@ -239,15 +235,6 @@ class Ownership(Wrapped):
         for i in (~heard).nonzero().flatten().tolist():
             made[i] = self._as_it_was(beliefs, planned[i].nonzero().flatten().tolist(), at[i : i + 1])
         return together([made[i] for i in range(len(at))])
-
-    def _in_turn(self, weights: Weights, beliefs: Held, at: Tensor) -> Held:
-        if not isinstance(weights, Tensor):
-            raise BadInput("sums in turn take one matrix of weights for all tensors")
-        now, whose, made = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}, list[Held]()
-        for i, place in enumerate(at.tolist()):
-            made.append(self.mix(weights[i : i + 1], now, at[i : i + 1]))
-            now = now.put(torch.tensor([whose[place]]), made[-1])
-        return together(made)
 
     def _as_it_was(self, beliefs: Held, rows: Sequence[int], at: Tensor) -> Held:
         """What a receiver has if nobody is left in its sum: the belief that it sent out, or its own."""
@@ -322,11 +309,3 @@ class Ownership(Wrapped):
 def _columns_of(sums: Sums, at: Tensor, site: int, receiver: int) -> Tensor:
     """[receiver, column] where a site is in sums of a receiver."""
     return (at == receiver).unsqueeze(1) & torch.from_numpy(sums.owners == site)
-
-
-def ownership_of(net: Net) -> Iterable[Ownership]:
-    """The wrappers of this kind around a net, the outermost first."""
-    while isinstance(net, Wrapped):
-        if isinstance(net, Ownership):
-            yield net
-        net = net.net

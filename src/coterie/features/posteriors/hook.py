@@ -15,28 +15,7 @@ from coterie.runs.folder import POSTERIORS, file_name
 from coterie.runs.hooks import Hook, Run
 
 
-def _sent_posteriors(experiment: Experiment, state: Any) -> list[Saved]:
-    rows = {m.name: m.train for m in experiment.roster.members}
-    made, roster, origin = network(experiment), experiment.roster, experiment.origin
-    posteriors = method_fact(experiment.method, "posteriors")
-    sent = {} if posteriors is None else posteriors(state, experiment.net.peek, list(rows))
-    return [
-        Saved(
-            name,
-            rows[name],
-            posterior,
-            made,
-            buffers,
-            roster.features,
-            roster.classes,
-            origin.preparations.get(name),
-            None if origin.recipe is None else origin.recipe.for_site(name),  # nothing of other sites
-        )
-        for name, (posterior, buffers) in sent.items()
-    ]
-
-
-def network(experiment: Experiment) -> dict[str, Any]:
+def _network(experiment: Experiment) -> dict[str, Any]:
     """How to build the model, where it is one of ours and takes the data as it is; else what it stands on."""
     name, roster = experiment.settings.model, experiment.roster
     if experiment.body is not None:
@@ -47,11 +26,27 @@ def network(experiment: Experiment) -> dict[str, Any]:
     return {"name": name, "options": options, "shape": list(roster.shape), "outputs": roster.outputs}
 
 
-class PosteriorHook(Hook):
+class _PosteriorHook(Hook):
     def save(self, run: Run) -> None:
         assert run.folder is not None
-        for saved in _sent_posteriors(run.experiment, run.state):
-            store.write(run.folder.path / POSTERIORS / f"{file_name(saved.client)}.safetensors", saved)
+        experiment = run.experiment
+        roster, origin, network = experiment.roster, experiment.origin, _network(experiment)
+        rows = {m.name: m.train for m in roster.members}
+        posteriors = method_fact(experiment.method, "posteriors")
+        sent = {} if posteriors is None else posteriors(run.state, experiment.net.peek, list(rows))
+        for name, (posterior, buffers) in sent.items():
+            saved = Saved(
+                name,
+                rows[name],
+                posterior,
+                network,
+                buffers,
+                roster.features,
+                roster.classes,
+                origin.preparations.get(name),
+                None if origin.recipe is None else origin.recipe.for_site(name),  # nothing of other sites
+            )
+            store.write(run.folder.path / POSTERIORS / f"{file_name(name)}.safetensors", saved)
 
 
-HOOK = PosteriorHook
+HOOK = _PosteriorHook

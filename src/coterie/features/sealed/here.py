@@ -46,7 +46,8 @@ class Chamber:
     def mix(self, plan: Sum, held: Held, place: int) -> Held:
         """Sums [receiver] at a place: what is far comes sealed, the rest lies there."""
         names, layout = self.seal(held, plan.far, plan.bases, plan.floats, plan.room), plan.layout(held)
-        told = (names, plan.whole, layout, self.name_of(place), secrets.token_bytes(SEED))
+        receiver = "coordinator" if place == COORDINATOR else self.names[place]
+        told = (names, plan.whole, layout, receiver, secrets.token_bytes(SEED))
         first, second = self.a.mix(*told), self.b.mix(*told)
         self.bytes += first.nbytes + second.nbytes
         bases = [tree.row(b.held.tensors, b.row) for b in plan.bases.values() if b is not None]
@@ -82,27 +83,26 @@ class Chamber:
         self.a.take_seeds({name: pair[0] for name, pair in seeds.items()})
         self.b.take_seeds({name: pair[1] for name, pair in seeds.items()})
         vectors, long = dict[int, Any](), dict[str, str]()
-        for row in called:
-            x = vector(tree.row(part.tensors, row), floats)
+        hosts = {row: self.names[int(part.places[row])] for row in called}
+        for row, host in hosts.items():
+            vectors[row] = vector(tree.row(part.tensors, row), floats)
             if (base := bases[row]) is not None:
-                x = x - vector(tree.row(base.held.tensors, base.row), floats)
-            vectors[row] = x
+                vectors[row] = vectors[row] - vector(tree.row(base.held.tensors, base.row), floats)
             try:
-                refuse_long(x, terms, self.names[int(part.places[row])])
+                refuse_long(vectors[row], terms, host)
             except TooLong as error:
                 long |= error.why
         if long:
             raise TooLong(long)
         for row, name in called.items():
-            host = self.names[int(part.places[row])]
             sent = masked(vectors[row], seeds[name], terms)
             for server in (self.a, self.b):
-                server.take(name, sent, terms, host, str(int(part.ids[row])))
+                server.take(name, sent, terms, hosts[row], str(int(part.ids[row])))
             self.sealed.note(keys[row], name, room)
             self.bytes += 2 * sent.nbytes + 4 * SEED
             self.count += 1
         if self.projections and called:
-            self._check({name: self.names[int(part.places[row])] for row, name in called.items()})
+            self._check({name: hosts[row] for row, name in called.items()})
         return [name or called[row] for row, name in names.items()]
 
     def _check(self, hosts: Mapping[str, str]) -> None:
@@ -116,9 +116,6 @@ class Chamber:
             raise Refused(
                 f"the sealed reply of {who} is none that an honest site can have sent: leave it out"
             )
-
-    def name_of(self, place: int) -> str:
-        return "coordinator" if place == COORDINATOR else self.names[place]
 
     def forget(self) -> None:
         """A round is over."""

@@ -41,7 +41,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from coterie.core.errors import BadData, BadInput, Refused
-from coterie.features.sealed.ring import LOAD, RING, SEED, Words, combined, dot, encoded, masks
+from coterie.features.sealed.ring import LOAD, RING, SEED, Words, combined, encoded, masks
 from coterie.nets.guard import Guard, check_leverage
 
 PROJECTIONS = 16
@@ -62,26 +62,6 @@ def directions(coin: bytes, words: int, number: int) -> Words:
     return table[letters]  # type: ignore[no-any-return]
 
 
-def projected(shares: Sequence[Words], coin: bytes, many: int) -> np.ndarray:
-    """[reply, projection] of shares of replies of one length each."""
-    found = np.zeros((len(shares), many), dtype=np.uint64)
-    for k in range(many):
-        drawn = {words: directions(coin, words, k) for words in {len(share) for share in shares}}
-        found[:, k] = [dot(drawn[len(share)], share) for share in shares]
-    return found
-
-
-def furthest_projected(room: float, words: int) -> float:
-    """sqrt(words) (2^room + sqrt(words)): what |<p, X>| is at the most; rounding makes X a little longer."""
-    return float(words**0.5 * (2.0**room + words**0.5))
-
-
-def liars(opened: np.ndarray, limits: Sequence[float]) -> list[bool]:
-    """Whether any projection [reply, projection] is beyond what an honest reply can have."""
-    sizes = np.abs(opened.view(np.int64).astype(np.float64))
-    return [bool((line > limit).any()) for line, limit in zip(sizes, limits, strict=True)]
-
-
 Side = Literal["a", "b"]
 Slice = tuple[int, int]  # words from, to
 Group = Sequence[Slice]  # whose squares are added up
@@ -99,11 +79,6 @@ class Terms(NamedTuple):
     room: float
     words: int
 
-    @property
-    def longest(self) -> float:
-        """As a length |x|."""
-        return float(2.0 ** (self.room - self.bits))
-
 
 class TooLong(BadInput):
     """Replies that the ring cannot hold; `why` by whose they are."""
@@ -116,9 +91,9 @@ class TooLong(BadInput):
 
 def refuse_long(x: np.ndarray, terms: Terms, whose: str) -> None:
     """Before anything is sent: a reply that the ring cannot hold."""
-    length = float(np.linalg.norm(x))
-    if not length <= terms.longest:
-        most = f"above the {terms.longest:.4g} that the ring holds at {terms.bits} bits"
+    length, longest = float(np.linalg.norm(x)), 2.0 ** (terms.room - terms.bits)
+    if not length <= longest:
+        most = f"above the {longest:.4g} that the ring holds at {terms.bits} bits"
         raise TooLong({whose: f"length {length:.4g}, {most}"})
 
 
@@ -169,7 +144,7 @@ class Dealer:
                 raise BadInput(f"no masks were dealt for {name!r}: deal first")
             a, b, words = self._dealt[name]
             known[name] = masks(a, words) + masks(b, words)
-        each = [[product(known[i], known[j], group) for group in groups] for i, j in pairs]
+        each = [[_inner(known[i], known[j], group) for group in groups] for i, j in pairs]
         whole = np.array(each, dtype=np.uint64).reshape(len(pairs), len(groups))
         drawn = np.frombuffer(secrets.token_bytes(8 * whole.size), dtype=np.uint64)
         first = drawn.reshape(whole.shape).copy()
@@ -238,16 +213,25 @@ class Server:
 
     def project(self, names: Sequence[str], coin: bytes) -> np.ndarray:
         """Its shares [reply, projection], for the other server."""
-        return projected([self._of(name).share for name in names], coin, self.many)
+        shares = [self._of(name).share for name in names]
+        found = np.zeros((len(shares), self.many), dtype=np.uint64)
+        for k in range(self.many):
+            drawn = {words: directions(coin, words, k) for words in {len(share) for share in shares}}
+            found[:, k] = [np.dot(drawn[len(share)], share) for share in shares]
+        return found
 
     def judge(self, names: Sequence[str], mine: np.ndarray, theirs: np.ndarray) -> list[str]:
         """Who has sent what no honest host can have sent; the others' replies may be used from now on."""
         if mine.shape != theirs.shape or len(mine) != len(names):
             raise BadData("projections of other replies came from the other server: start the round anew")
-        limits = [furthest_projected(self.terms[n].room, self.terms[n].words) for n in names]
-        found = liars(mine + theirs, limits)
-        self._passed |= {name for name, lies in zip(names, found, strict=True) if not lies}
-        return [name for name, lies in zip(names, found, strict=True) if lies]
+        sizes, lying = np.abs((mine + theirs).view(np.int64).astype(np.float64)), list[str]()
+        for name, line in zip(names, sizes, strict=True):
+            room, words = self.terms[name].room, self.terms[name].words
+            # what |<p, X>| is at the most: rounding makes X a little longer
+            if bool((line > float(words**0.5 * (2.0**room + words**0.5))).any()):
+                lying.append(name)
+        self._passed |= {*names} - {*lying}
+        return lying
 
     def mix(
         self,
@@ -259,8 +243,14 @@ class Server:
     ) -> Words:
         """Its share [sum, word] of the sums by whole weights [sum, reply], which are given for each slice."""
         rows = [self._fit(name) for name in names]
+        room = max(self.terms[name].room for name in names)
         for tensor, weights in whole.items():
-            _refuse_overflow(weights, [self.terms[name] for name in names])
+            most = float(np.abs(weights).sum(axis=1).max(initial=0)) * 2.0**room
+            if most > 2.0**LOAD:
+                raise BadInput(
+                    f"weights that add up to {most / 2.0**room:.4g} in the ring overflow with replies of up "
+                    f"to 2^{room:g}, as 2^{LOAD} is the bound: lower sealed:bits"
+                )
             _refuse_few(weights, rows, receiver)
             sums = [{r.reply: float(w) for r, w in zip(rows, line, strict=True) if w} for line in weights]
             self.guard.pass_on(receiver, tensor, sums, {r.reply for r in rows if r.host == receiver})
@@ -284,17 +274,15 @@ class Server:
         """
         gram = dict[tuple[str, str], np.ndarray]()
         for (i, j), dealt in zip(pairs, products, strict=True):
-            own = [self._product(self._fit(i), self._fit(j), group) for group in groups]
+            left, right, own = self._fit(i), self._fit(j), list[int]()
+            for group in groups:  # <E_i, a_j> + <a_i, E_j> by one's own masks; A also has <E_i, E_j>
+                crossed = _inner(left.masked, right.mask, group) + _inner(left.mask, right.masked, group)
+                both = _inner(left.masked, right.masked, group) if self.side == "a" else 0
+                own.append((crossed + both) % RING)
             gram[i, j] = gram[j, i] = np.array(own, dtype=np.uint64) + np.asarray(dealt, dtype=np.uint64)
         two = np.uint64(2)
         found = [gram[i, i] if i == j else gram[i, i] + gram[j, j] - two * gram[i, j] for i, j in wanted]
         return self._blinded(np.array(found, dtype=np.uint64).reshape(len(wanted), len(groups)), blind)
-
-    def _product(self, left: _Sealed, right: _Sealed, group: Group) -> int:
-        """<E_i, a_j> + <a_i, E_j> by one's own masks; A also has <E_i, E_j>."""
-        crossed = product(left.masked, right.mask, group) + product(left.mask, right.masked, group)
-        own = product(left.masked, right.masked, group) if self.side == "a" else 0
-        return (crossed + own) % RING
 
     def _blinded(self, share: Words, blind: bytes) -> Words:
         """The same masks, added here and taken off there; `blind` is a seed that A and B alone know."""
@@ -333,17 +321,6 @@ def _refuse_few(weights: np.ndarray, rows: Sequence[_Sealed], receiver: str) -> 
                 )
 
 
-def product(left: Words, right: Words, group: Group) -> int:
+def _inner(left: Words, right: Words, group: Group) -> int:
     """The inner product over some slices, in the ring."""
-    return sum(int(dot(left[start:end], right[start:end])) for start, end in group) % RING
-
-
-def _refuse_overflow(whole: np.ndarray, terms: Sequence[Terms]) -> None:
-    """Sums of replies of the agreed length that would leave the ring."""
-    room = max(t.room for t in terms)
-    most = float(np.abs(whole).sum(axis=1).max(initial=0)) * 2.0**room
-    if most > 2.0**LOAD:
-        raise BadInput(
-            f"weights that add up to {most / 2.0**room:.4g} in the ring overflow with replies of up to "
-            f"2^{room:g}, as 2^{LOAD} is the bound: lower sealed:bits"
-        )
+    return sum(int(np.dot(left[start:end], right[start:end])) for start, end in group) % RING

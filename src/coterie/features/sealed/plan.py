@@ -45,6 +45,25 @@ class Sum:
     floats: list[str]
     receivers: int
 
+    @staticmethod
+    def of(
+        net: Any, place: int, weights: Mapping[str, Tensor], held: Held, far: list[int], heard: list[int]
+    ) -> Sum:
+        """With weights by name [receiver, row]."""
+        ids = held.parts[0].ids.tolist()
+        floats = [n for n, t in held.like.items() if t.is_floating_point()]
+        whole, points, off = dict[str, np.ndarray](), dict[str, int](), dict[str, np.ndarray]()
+        for name in floats:
+            mine = weights[name][:, far].double().numpy()
+            whole[name], points[name] = whole_weights(mine)
+            off[name] = summed_up(mine, whole[name], points[name])
+        bases = {row: net.base_of(ids[row], place) for row in far}
+        for row, base in bases.items():  # a reply may bring more home than went out
+            if base is not None and not set(floats) <= set(base.held.names):
+                bases[row] = None
+        near, many = [row for row in heard if row not in far], len(next(iter(weights.values())))
+        return Sum(far, near, bases, weights, whole, points, off, floats, many)
+
     @property
     def room(self) -> float:
         """log2 of the length that replies may have in the ring, for none of these sums to overflow."""
@@ -104,25 +123,6 @@ def received(
     return made
 
 
-def sum_of(
-    net: Any, place: int, weights: Mapping[str, Tensor], held: Held, far: list[int], heard: list[int]
-) -> Sum:
-    """The plan of sums with weights by name [receiver, row]."""
-    ids = held.parts[0].ids.tolist()
-    floats = [n for n, t in held.like.items() if t.is_floating_point()]
-    whole, points, off = dict[str, np.ndarray](), dict[str, int](), dict[str, np.ndarray]()
-    for name in floats:
-        mine = weights[name][:, far].double().numpy()
-        whole[name], points[name] = whole_weights(mine)
-        off[name] = summed_up(mine, whole[name], points[name])
-    bases = {row: net.base_of(ids[row], place) for row in far}
-    for row, base in bases.items():  # a reply may bring more home than went out
-        if base is not None and not set(floats) <= set(base.held.names):
-            bases[row] = None
-    near, many = [row for row in heard if row not in far], len(next(iter(weights.values())))
-    return Sum(far, near, bases, weights, whole, points, off, floats, many)
-
-
 class Look(NamedTuple):
     """A measurement of all rows of a handle.
 
@@ -135,18 +135,18 @@ class Look(NamedTuple):
     groups: list[list[Slice]]
     counts: list[float]
 
-
-def look_of(net: Any, at: int, held: Held, trainable: Sequence[str], importance: Mapping[str, float]) -> Look:
-    """The plan of distances between replies, told to a place. Trained tensors whose squares count alike are
-    one group, so that no more is opened than needed.
-    """
-    floats = [n for n, t in held.like.items() if t.is_floating_point()]
-    layout, groups = layout_of(held.like, floats), dict[float, list[Slice]]()
-    for name in trainable:
-        if name in layout:
-            groups.setdefault(float(importance.get(name, 1.0)), []).append(layout[name])
-    bases = {row: net.base_of(id, at) for row, id in enumerate(held.parts[0].ids.tolist())}
-    return Look(bases, floats, list(groups.values()), list(groups))
+    @staticmethod
+    def of(net: Any, at: int, held: Held, trainable: Sequence[str], importance: Mapping[str, float]) -> Look:
+        """Of distances between replies, told to a place. Trained tensors whose squares count alike are one
+        group, so that no more is opened than needed.
+        """
+        floats = [n for n, t in held.like.items() if t.is_floating_point()]
+        layout, groups = layout_of(held.like, floats), dict[float, list[Slice]]()
+        for name in trainable:
+            if name in layout:
+                groups.setdefault(float(importance.get(name, 1.0)), []).append(layout[name])
+        bases = {row: net.base_of(id, at) for row, id in enumerate(held.parts[0].ids.tolist())}
+        return Look(bases, floats, list(groups.values()), list(groups))
 
 
 def layout_of(like: Beliefs, names: Sequence[str]) -> dict[str, Slice]:
@@ -175,11 +175,8 @@ def measured(
     """Lengths and distances from squares in the ring [wanted, group]; a reply is 0 apart from itself."""
     found = torch.from_numpy(decoded(opened, 2 * bits) @ np.asarray(counts, dtype=np.float64))
     roots = found.clamp(min=0).sqrt()
-    apart, left = torch.zeros(replies, len(to), dtype=torch.float64), iter(roots[replies:])
-    for i in range(replies):
-        for k, j in enumerate(to):
-            if i != j:
-                apart[i, k] = next(left)
+    apart = torch.zeros(replies, len(to), dtype=torch.float64)
+    apart[torch.arange(replies).unsqueeze(1) != torch.tensor(to)] = roots[replies:]
     return Distances(apart, roots[:replies])
 
 

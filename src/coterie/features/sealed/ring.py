@@ -75,10 +75,6 @@ def room_for_distances() -> float:
     return (LOAD - 1) / 2
 
 
-def dot(left: Words, right: Words) -> np.uint64:
-    return np.dot(left, right)  # type: ignore[no-any-return]
-
-
 def combined(whole: np.ndarray, rows: list[Words]) -> Words:
     """Sums [receiver, word] of rows by whole weights [receiver, row]."""
     total = np.zeros((len(whole), len(rows[0])), dtype=np.uint64)

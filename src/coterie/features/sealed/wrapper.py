@@ -46,10 +46,6 @@ class _Base(NamedTuple):
     held: Held
     row: int
 
-    @property
-    def place(self) -> int:
-        return int(self.held.parts[0].places[self.row])
-
 
 @WRAPS.register("sealed")
 @dataclass(frozen=True, eq=False)
@@ -81,11 +77,8 @@ class Sealed(Wrapped):
         object.__setattr__(self, "chamber", self._begun())
 
     always_seals: ClassVar[bool] = True
+    seals: ClassVar[bool] = True
     unasked: ClassVar[bool] = True
-
-    @property
-    def seals(self) -> bool:
-        return True
 
     def _begun(self) -> Any:
         """Who seals: the net itself, if it has parties for it; else parties in this process."""
@@ -153,10 +146,10 @@ class Sealed(Wrapped):
         if self.notes.long and not scores(kernel):
             there = torch.tensor([name not in self.notes.long for name in self.roster.names])
             edges, beside = edges_among(there, beliefs, edges, beside)
-        self._show(beliefs, edges, "visit")
+        self._show(beliefs, edges.tolist(), "visit")
         for held in (beside or {}).values():
-            rows = torch.arange(len(edges)) if len(held) > 1 else torch.zeros(len(edges), dtype=torch.int64)
-            self._show(held, torch.stack([rows, edges[:, 1]], dim=1), "visit")
+            hosts = enumerate(edges[:, 1].tolist())
+            self._show(held, [(i if len(held) > 1 else 0, host) for i, host in hosts], "visit")
         replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
         if replies.held is None or scores(kernel):
             return replies
@@ -167,11 +160,11 @@ class Sealed(Wrapped):
                 self.notes.bases[id] = _Base(beliefs, guest)
         return replies
 
-    def _show(self, held: Held, pairs: Tensor, verb: str) -> None:
-        """Rows of a handle go to places [row, place] in the clear: replies among them are shown there."""
+    def _show(self, held: Held, pairs: Sequence[Sequence[int]], verb: str) -> None:
+        """Rows of a handle go to places, (row, place) each, in the clear: replies are shown there."""
         for part in held.parts:
             ids, places = part.ids.tolist(), part.places.tolist()
-            for row, to in pairs.tolist():
+            for row, to in pairs:
                 if places[row] == to or ids[row] not in self.notes.replies:
                     continue
                 if self.strict or verb != "visit":
@@ -184,7 +177,7 @@ class Sealed(Wrapped):
                 self.notes.shown.add((ids[row], to))
 
     def deliver(self, beliefs: Held, rows: Tensor, at: Tensor) -> Held:
-        self._show(beliefs, torch.stack([rows, at], dim=1), "deliver")
+        self._show(beliefs, list(zip(rows.tolist(), at.tolist(), strict=True)), "deliver")
         copies = self.net.deliver(beliefs, rows, at)
         for part in beliefs.parts:
             for row, id in zip(rows.tolist(), copies.parts[0].ids.tolist(), strict=True):
@@ -193,13 +186,11 @@ class Sealed(Wrapped):
         return copies
 
     def share(self, beliefs: Held, to: Tensor) -> None:
-        pairs = [(row, place) for row in range(len(beliefs)) for place in to.tolist()]
-        self._show(beliefs, torch.tensor(pairs).reshape(-1, 2), "share")
+        self._show(beliefs, [(row, place) for row in range(len(beliefs)) for place in to.tolist()], "share")
         self.net.share(beliefs, to)
 
     def open(self, beliefs: Held) -> Beliefs:
-        pairs = [(row, COORDINATOR) for row in range(len(beliefs))]
-        self._show(beliefs, torch.tensor(pairs).reshape(-1, 2), "open")
+        self._show(beliefs, [(row, COORDINATOR) for row in range(len(beliefs))], "open")
         return self.net.open(beliefs)
 
     def in_one_place(self, groups: Sequence[Sequence[int]]) -> Net:
@@ -207,7 +198,13 @@ class Sealed(Wrapped):
 
     def mix(self, weights: Weights, beliefs: Held, at: Tensor, in_turn: bool = False) -> Held:
         if in_turn:
-            return self._in_turn(weights, beliefs, at)
+            if not isinstance(weights, Tensor):
+                raise BadInput("sums in turn take one matrix of weights for all tensors")
+            now, whose, each = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}, list[Held]()
+            for i, place in enumerate(at.tolist()):
+                each.append(self._mixed_at(place, weights[i : i + 1], now))
+                now = now.put(torch.tensor([whose[place]]), each[-1])
+            return together(each)
         made: dict[int, Held] = {}
         for place in dict.fromkeys(at.tolist()):
             here = (at == place).nonzero().flatten()
@@ -218,15 +215,6 @@ class Sealed(Wrapped):
             found = self._mixed_at(place, mine, beliefs)
             made |= {int(i): found.rows(torch.tensor([k])) for k, i in enumerate(here)}
         return together([made[i] for i in range(len(at))])
-
-    def _in_turn(self, weights: Weights, beliefs: Held, at: Tensor) -> Held:
-        if not isinstance(weights, Tensor):
-            raise BadInput("sums in turn take one matrix of weights for all tensors")
-        now, whose, made = beliefs, {p: i for i, p in enumerate(beliefs.places.tolist())}, list[Held]()
-        for i, place in enumerate(at.tolist()):
-            made.append(self._mixed_at(place, weights[i : i + 1], now))
-            now = now.put(torch.tensor([whose[place]]), made[-1])
-        return together(made)
 
     def _mixed_at(self, place: int, weights: Weights, beliefs: Held) -> Held:
         """The sums of one place."""
@@ -239,16 +227,17 @@ class Sealed(Wrapped):
             return self.net.mix(weights, beliefs, torch.full((many,), place))
         if len(beliefs.parts) > 1:
             raise Refused("sums of beliefs in several parts cannot be sealed: mix one part at a time")
-        from coterie.features.sealed.plan import sum_of
+        from coterie.features.sealed.plan import Sum
 
-        plan = sum_of(self, place, by_name, beliefs, sorted(far), [r for r, h in enumerate(heard) if h])
+        plan = Sum.of(self, place, by_name, beliefs, sorted(far), [r for r, h in enumerate(heard) if h])
         mixed: Held = self._sealed(lambda: self.chamber.mix(plan, beliefs, place))
         return mixed
 
     def base_of(self, id: int, place: int) -> _Base | None:
         """What a reply is sealed less of for a receiver: what went out, if that one knows it."""
         base = self.notes.bases.get(id)
-        return base if base is not None and base.place in (place, COORDINATOR) else None
+        known = base is not None and int(base.held.parts[0].places[base.row]) in (place, COORDINATOR)
+        return base if known else None
 
     def distances(
         self, replies: Replies, to: Tensor, at: int, importance: Mapping[str, float] | None = None
@@ -261,9 +250,9 @@ class Sealed(Wrapped):
                 "distances between answers to different beliefs cannot be sealed: measure the replies of one "
                 "belief that went out"
             )
-        from coterie.features.sealed.plan import look_of
+        from coterie.features.sealed.plan import Look
 
-        look = look_of(self, at, held, innermost(self.net).learner.trainable, importance or {})
+        look = Look.of(self, at, held, innermost(self.net).learner.trainable, importance or {})
         found: Distances = self._sealed(lambda: self.chamber.distances(look, held, to.tolist()))
         return found
 
@@ -281,13 +270,11 @@ class Sealed(Wrapped):
     # the end of a round
 
     def keep(self, live: Iterable[Held], round: int) -> None:
-        live = list(live)
-        self.net.keep(live, round)
+        self.net.keep(live := list(live), round)
         self._over(live)
 
     def regroup(self, live: Iterable[Held], round: int) -> None:
-        live = list(live)
-        self.net.regroup(live, round)
+        self.net.regroup(live := list(live), round)
         self._over(live)
 
     def _over(self, live: Sequence[Held]) -> None:
