@@ -7,7 +7,7 @@ all sites share, a path says where this site's table is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,13 +94,3 @@ def _rows_of_site(data: Dataset, name: str) -> Dataset:
     note = (f"rows of other sites or of none, left out: {others}",) if others else ()
     lines = None if data.lines is None else data.lines[rows]
     return replace(data, train=data.train.take(rows), notes=(*data.notes, *note), lines=lines)
-
-
-def rearranged(recipe: Recipe, columns: Sequence[str], classes: Sequence[str]) -> Recipe:
-    """The recipe with inputs and classes in the order of a model that was trained so, to use it."""
-    inputs = {plain(r.name): r for r in recipe.inputs}
-    rules = [replace(inputs[plain(name)], name=name) for name in columns]
-    others = [r for r in recipe.rules if r not in recipe.inputs]
-    if recipe.classes:
-        others = [replace(r, values=tuple(classes)) if r is recipe.goal else r for r in others]
-    return replace(recipe, rules=(*rules, *others))

@@ -35,11 +35,12 @@ from coterie.data.partition.silos import Silos
 from coterie.data.preparation import Column, Preparation, drop_incomplete
 from coterie.data.sources.base import Source
 from coterie.data.sources.table import TableFile
+from coterie.data.tables.recipe import Recipe
 from coterie.data.tables.texts import plain
 from coterie.data.tabular import Gaps, TabularPrepare, Told
 from coterie.federation.data.agreement import differences, joined_lines
-from coterie.federation.data.messages import Common, Hello, agreed_of, common_of, forbid_of, gaps_of
-from coterie.federation.data.own_table import own_rows, rearranged
+from coterie.federation.data.messages import NAMES, Common, Hello, agreed_of, fields, gaps_of
+from coterie.federation.data.own_table import own_rows
 from coterie.nets.site import PARTS
 from coterie.sites.folds import deal_folds, first_rows, held_out, refuse_many_folds
 
@@ -48,7 +49,7 @@ FEWEST = 3  # of one or two values, the mean and the deviation are as good as th
 
 
 @dataclass(frozen=True)
-class Share:
+class _Share:
     """How a run sets a site's rows aside: the rows of each part, and their places in the site's table, in
     which those of a published test set come last.
     """
@@ -67,7 +68,7 @@ class SiteData:
         self, data: Dataset, name: str, cluster: int | None = None, place: int | None = None
     ) -> None:
         self.data, self.name, self.cluster, self.place = data, name, cluster, place
-        self.share: Share | None = None
+        self.share: _Share | None = None
         self.client: Client | None = None
         self.left: Mapping[str, Array] = {}  # places of its client's rows
 
@@ -145,14 +146,14 @@ class SiteData:
 
     def without(self, forbid: Any) -> SiteData:
         """The same rows without inputs of columns that a run forbids, of those that it has."""
-        names = forbid_of(forbid)
+        names = fields({"forbid": forbid}, {"forbid": NAMES}, "what a run forbids")["forbid"]
         return SiteData(without(self.data, names), self.name, self.cluster, self.place) if names else self
 
     def joined(self, told: Mapping[str, Any]) -> SiteData:
         """The same rows, with columns and classes in the order that all have (`Agreement.common`); refused
         where that is not what this site has, or goes by other rules than its own.
         """
-        common, data, prepare = common_of(told), self.data, self.prepare
+        common, data, prepare = Common.of(told), self.data, self.prepare
         if said := differences(self.common, self.absent, common):
             raise BadData(f"site {self.name!r} does not have what is said to be common: {joined_lines(said)}")
         if prepare is not None:
@@ -171,7 +172,7 @@ class SiteData:
             data = _with_pools(data, [Arrays(p.x, numbers[p.y], p.columns) for p in data.pools])
         if data.recipe is not None:
             names = [c.name for c in common.columns]
-            data = replace(data, recipe=rearranged(data.recipe, names, common.classes))
+            data = replace(data, recipe=_rearranged(data.recipe, names, common.classes))
         return SiteData(replace(data, classes=common.classes), self.name, self.cluster, self.place)
 
     def deal(
@@ -193,7 +194,7 @@ class SiteData:
         if published:
             places["test"] = len(data.train) + np.arange(len(held))
         lacks = () if self.prepare is None else self.prepare.lacks(pools[0], f"{whose}: ")
-        self.share, self.client = Share(pools, places, number, one_class, lacks), None
+        self.share, self.client = _Share(pools, places, number, one_class, lacks), None
         return {**dict(zip(PARTS, map(len, pools), strict=True)), "lacks": list(lacks)}
 
     def sums(self, gaps: Any, fewest: int = FEWEST) -> list[Told]:
@@ -266,7 +267,7 @@ class SiteData:
         counts = counts_of(self._client(), class_count([self._client()]))
         return None if counts is None else [list(part) for part in counts]
 
-    def _share(self) -> Share:
+    def _share(self) -> _Share:
         if self.share is None:
             raise BadInput(f"site {self.name!r} has set no rows aside yet: deal first")
         return self.share
@@ -276,7 +277,7 @@ class SiteData:
             raise BadInput(f"site {self.name!r} has no inputs yet: fit first")
         return self.client
 
-    def _gaps(self, told: Any, share: Share, late: bool = False) -> Gaps:
+    def _gaps(self, told: Any, share: _Share, late: bool = False) -> Gaps:
         """What sites lack, which this one's own rows must fit."""
         assert self.prepare is not None
         gaps = gaps_of(told, self.prepare)
@@ -308,6 +309,16 @@ def _without_fold(
     dealt = deal_folds(client.train.y.numpy()[first], many, Key(seed).at("folds", number).numpy())[of]
     mine, rows = dealt == which, places["train"]
     return held_out(client, dealt, which), {**places, "train": rows[~mine], "test": rows[mine]}
+
+
+def _rearranged(recipe: Recipe, columns: Sequence[str], classes: Sequence[str]) -> Recipe:
+    """The recipe with inputs and classes in the order of a model that was trained so, to use it."""
+    inputs = {plain(r.name): r for r in recipe.inputs}
+    rules = [replace(inputs[plain(name)], name=name) for name in columns]
+    others = [r for r in recipe.rules if r not in recipe.inputs]
+    if recipe.classes:
+        others = [replace(r, values=tuple(classes)) if r is recipe.goal else r for r in others]
+    return replace(recipe, rules=(*rules, *others))
 
 
 def _with_pools(data: Dataset, pools: Sequence[Arrays]) -> Dataset:

@@ -38,7 +38,7 @@ Line = Mapping[str, Any]
 def rehearse(folder: Path, times: int, say: Say) -> bool:
     """Whether all went as it must, every time."""
     data, begun = study(say), time.monotonic()
-    undisturbed = alone(folder / "undisturbed", data)
+    undisturbed = _alone(folder / "undisturbed", data)
     say(f"the same run without a network, to compare with: {time.monotonic() - begun:.1f} s")
     passed = 0
     for turn in range(1, times + 1):
@@ -53,7 +53,7 @@ def rehearse(folder: Path, times: int, say: Say) -> bool:
     return passed == times
 
 
-def alone(folder: Path, data: Study) -> list[Line]:
+def _alone(folder: Path, data: Study) -> list[Line]:
     """What is recorded of the run when nothing can go wrong, as there is no network."""
     for site in data.sites:
         write_whole(folder / f"{site}.csv", data.table(site))
@@ -204,7 +204,7 @@ def record_faults(lines: Sequence[Line], undisturbed: Sequence[Line], say: Say) 
     alike = away[0] if away else ROUNDS + 1
     differ = [r for r in range(alike) if _plain(lines[r]) != _plain(undisturbed[r])]
     wrong = [f"round {differ[0]} differs from the undisturbed run, and nobody was away yet"] if differ else []
-    ours, theirs = accuracy(lines[-1]), accuracy(undisturbed[-1])
+    ours, theirs = _accuracy(lines[-1]), _accuracy(undisturbed[-1])
     if not abs(ours - theirs) <= _POINTS:  # nor if it is no number
         wrong += [f"accuracy {ours:.3f} is not within {_POINTS} of {theirs:.3f}, that of the undisturbed run"]
     said = f"somebody was away in rounds {away[0]} to {away[-1]}" if away else "nobody was away"
@@ -218,7 +218,7 @@ def _plain(line: Line) -> dict[str, Any]:
     return {key: value for key, value in line.items() if key not in ("away", "measures")}
 
 
-def accuracy(line: Line) -> float:
+def _accuracy(line: Line) -> float:
     """The mean over sites; those of one that is away are not known."""
     found = [a for a in line["scores"]["own/test"]["accuracy"] if a is not None]
     return sum(found) / len(found) if found else math.nan

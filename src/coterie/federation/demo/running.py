@@ -187,14 +187,14 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Seen:
+class _Seen:
     """What was there at one moment, each thing by what it is, with how to call it."""
 
     folders: tuple[Path, ...]
     things: Mapping[tuple[Any, ...], str]
 
 
-def look(*folders: Path) -> Seen:
+def look(*folders: Path) -> _Seen:
     """Processes of this process and their listening ports, its namespaces, and files in these folders.
 
     What other people run on the same machine is not looked at.
@@ -214,10 +214,10 @@ def look(*folders: Path) -> Seen:
         for path in Path(folder).rglob("*"):
             if path.is_symlink() or not path.is_dir():
                 things["file", path] = f"file {path}"
-    return Seen(folders, things)
+    return _Seen(folders, things)
 
 
-def left_behind(before: Seen, seconds: float = 2.0) -> list[str]:
+def left_behind(before: _Seen, seconds: float = 2.0) -> list[str]:
     """What is there now and was not before; what is just going has so many seconds for it."""
     until = time.monotonic() + seconds
     while True:

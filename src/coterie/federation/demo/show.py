@@ -29,7 +29,7 @@ def demo(folder: Path, hosts: bool, rounds: int, say: Say) -> None:
         where = "each in a network namespace of its own" if hosts else "on loopback"
         seconds = ward.start_all()
         say(f"a relay and {len(data.sites)} sites, {where}: all connected after {seconds:.1f} s")
-        compare(ward, rounds, say)
+        _compare(ward, rounds, say)
         _predict(ward, data.sites[0], say)
         say("\nwhat was where")
         for line in _inventory(ward):
@@ -38,7 +38,7 @@ def demo(folder: Path, hosts: bool, rounds: int, say: Say) -> None:
     say(f"everything is ended; what it left is in {folder}")
 
 
-def compare(ward: Ward, rounds: int, say: Say) -> None:
+def _compare(ward: Ward, rounds: int, say: Say) -> None:
     words = ["compare", "--methods", *METHODS, "--seeds", "1", "--rounds", str(rounds)]
     words = [*ward.led(words), "--out", str(ward.home("lead") / "comparison")]
     say(f"\nlead: coterie {shlex.join(words)}")

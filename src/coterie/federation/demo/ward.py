@@ -96,10 +96,10 @@ def study(say: Callable[[str], None]) -> Study:
             raise
         say(INSTEAD)
         return breast_cancer()
-    return heart_disease(paths)
+    return _heart_disease(paths)
 
 
-def heart_disease(paths: Sequence[Path]) -> Study:
+def _heart_disease(paths: Sequence[Path]) -> Study:
     table, ill = heart.read_hospitals(paths)
     columns = [c for c in heart.COLUMNS if c not in heart.SPARSE]
 

@@ -36,7 +36,7 @@ from coterie.storage.locks import locked
 COORDINATOR = "coordinator"
 
 
-class Member(TypedDict):
+class _Member(TypedDict):
     """One certificate that the authority has made."""
 
     name: str
@@ -66,10 +66,10 @@ class Office:
             raise BadInput(f"{path} does not say {', '.join(missing)}: bring it back from a copy")
         return about
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[_Member]:
         path = self.folder / "members.json"
         try:
-            members: list[Member] = json.loads(read_part(path))
+            members: list[_Member] = json.loads(read_part(path))
             for member in members:
                 check_name(member["name"])
                 int(member["serial"], 16)
@@ -78,7 +78,7 @@ class Office:
         except (ValueError, TypeError, KeyError, BadInput):
             raise BadInput(f"{path} is damaged: bring it back from a copy") from None
 
-    def write(self, members: Sequence[Member]) -> None:
+    def write(self, members: Sequence[_Member]) -> None:
         write_whole(self.folder / "members.json", json.dumps(members, indent=1))
 
     def admit(self, name: str, role: Role, days: int) -> Path:
@@ -91,11 +91,11 @@ class Office:
         card = certificates.card_of(pem, ca_pem)
         told = {"name": name, "role": role, "federation": card.federation}
         told |= {k: about[k] for k in ("host", "port", *(["listen"] if role == COORDINATOR else []))}
-        noted: Member = {"name": name, "role": role, "serial": f"{card.serial:x}", "revoked": False}
+        noted: _Member = {"name": name, "role": role, "serial": f"{card.serial:x}", "revoked": False}
         self.write([*self.members(), noted])
         place = _place_of(self.root, name, role)
         _make(place.parent)
-        with drafted(place) as draft:
+        with _drafted(place) as draft:
             write_private(draft / "kit.toml", tomli_w.dumps(told).encode())
             write_private(draft / "ca.crt", ca_pem)
             write_private(draft / f"{name}.crt", pem)
@@ -120,7 +120,7 @@ def found_federation(
     folder = Path(folder)
     wrong = Gathered()
     with wrong.one():
-        check_free(folder)
+        _check_free(folder)
     if not sites:
         wrong.add(f"a federation needs a site: name one or more with {option('sites', 'a')}")
     members: list[tuple[str, Role]] = [(COORDINATOR, "coordinator"), *((site, "site") for site in sites)]
@@ -129,11 +129,11 @@ def found_federation(
         wrong.add(f"{many} helper(s), and sealing takes two servers and a dealer: name three, or none")
     for words in people:
         with wrong.one():
-            members.append(person(words))
+            members.append(_person(words))
     for name, _ in members:
         with wrong.one():
             check_name(name)
-    for line in twice(name for name, _ in members):
+    for line in _twice(name for name, _ in members):
         wrong.add(line)
     with wrong.one():
         listen = kit.listening(host, listen)
@@ -145,7 +145,7 @@ def found_federation(
     place = folder.resolve()
     with readable_errors(folder):
         place.parent.mkdir(parents=True, exist_ok=True)
-    with drafted(place) as draft:
+    with _drafted(place) as draft:
         office = Office(draft)
         _make(office.folder)
         key = certificates.new_key()
@@ -166,12 +166,12 @@ def invite(folder: str | Path, name: str, role: Role = "site", days: int = DAYS)
     check_days(days)
     if role not in ROLES or role == COORDINATOR:
         raise BadInput(f"role {shown(role)} must be site, helper, lead or viewer: a federation has one relay")
-    with at_work(folder) as office:
+    with _at_work(folder) as office:
         there = [m["name"] for m in office.members() if not m["revoked"]]
         if name in there:
             revoking = f"coterie federation revoke {folder} {name}"
             raise BadInput(f"{name} has a kit already: choose another name, or first {revoking}")
-        for line in twice([*there, name]):
+        for line in _twice([*there, name]):
             raise BadInput(line)
         place = _place_of(office.root, name, role)
         if place.exists():  # of a revoked certificate; a site may have put things of its own beside it
@@ -183,7 +183,7 @@ def invite(folder: str | Path, name: str, role: Role = "site", days: int = DAYS)
 
 def revoke(folder: str | Path, name: str) -> None:
     """The certificate of a party counts no more, from when the relay has got the list."""
-    with at_work(folder) as office:
+    with _at_work(folder) as office:
         there = {m["name"]: m for m in office.members() if not m["revoked"] and m["name"] != COORDINATOR}
         if name == COORDINATOR:
             raise BadInput("the relay cannot be revoked, as it hands the list on: make a new federation")
@@ -201,7 +201,7 @@ def revoke(folder: str | Path, name: str) -> None:
 
 
 @contextlib.contextmanager
-def at_work(folder: str | Path) -> Iterator[Office]:
+def _at_work(folder: str | Path) -> Iterator[Office]:
     """The authority of a federation, for one command at a time."""
     office = Office(Path(folder))
     if not (office.folder / "ca.key").is_file():
@@ -215,7 +215,7 @@ def at_work(folder: str | Path) -> Iterator[Office]:
         yield office
 
 
-def person(words: str) -> tuple[str, Role]:
+def _person(words: str) -> tuple[str, Role]:
     """anna:viewer"""
     name, _, role = words.partition(":")
     if role in ("", "lead", "viewer"):
@@ -229,7 +229,7 @@ def _place_of(folder: Path, name: str, role: Role) -> Path:
     return folder / {"site": "sites", "helper": "helpers"}.get(role, "people") / name
 
 
-def twice(names: Iterable[str]) -> list[str]:
+def _twice(names: Iterable[str]) -> list[str]:
     """What is wrong with names that are not unique; some file systems take A and a for the same."""
     seen, lines = set[str](), list[str]()
     for name in names:
@@ -239,7 +239,7 @@ def twice(names: Iterable[str]) -> list[str]:
     return lines
 
 
-def check_free(folder: Path) -> None:
+def _check_free(folder: Path) -> None:
     """A folder that is new or empty. Not the one a shell is in: another takes its place."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is there and not empty: give the name of a new folder")
@@ -248,7 +248,7 @@ def check_free(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def drafted(place: Path) -> Iterator[Path]:
+def _drafted(place: Path) -> Iterator[Path]:
     """A folder for the owner alone that takes its place once it is complete; nothing is left of a failure."""
     with readable_errors(place):
         draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))

@@ -26,7 +26,7 @@ from coterie.features.sealed.ring import room_for_distances
 from coterie.federation.kits.certificates import Card
 from coterie.federation.lead.sites import TICK
 from coterie.federation.messages import SCHEMA, printable
-from coterie.federation.sealing.helper import SIDES, as_words, check_parties
+from coterie.federation.sealing.messages import SIDES, as_words, check_parties
 from coterie.federation.transport.post import Missing
 from coterie.nets.courier import Message, Silence
 from coterie.nets.site import ERRORS

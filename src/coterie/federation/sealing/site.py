@@ -24,8 +24,15 @@ from coterie.features.sealed.ring import check_bits
 from coterie.federation.kits.certificates import Card
 from coterie.federation.messages import read
 from coterie.federation.policy.keys import Policy, limits_of
-from coterie.federation.sealing import messages
-from coterie.federation.sealing.helper import SIDES, UNREADABLE, as_tensor, as_words, check_parties
+from coterie.federation.sealing.messages import (
+    SIDES,
+    UNREADABLE,
+    PeerHeader,
+    SiteSeeds,
+    as_tensor,
+    as_words,
+    check_parties,
+)
 from coterie.nets.offers import Limits
 
 NO_LIMITS = Limits()
@@ -62,9 +69,9 @@ class SealedSite:
 
     def take(self, sender: str, header: Mapping[str, Any], body: bytes) -> None:
         """A helper's peer message."""
-        (told, tensors), head = unpack(body), read(messages.PeerHeader, header, "a peer message")
+        (told, tensors), head = unpack(body), read(PeerHeader, header, "a peer message")
         if head.what == "seeds" and sender == self.parties["dealer"]:
-            seeds = read(messages.SiteSeeds, told, f"a peer message of {sender}").seeds
+            seeds = read(SiteSeeds, told, f"a peer message of {sender}").seeds
             self.seeds |= {n: (bytes.fromhex(a), bytes.fromhex(b)) for n, (a, b) in seeds.items()}
         elif head.what == "share" and sender in (self.parties["a"], self.parties["b"]):
             if "share" not in tensors:

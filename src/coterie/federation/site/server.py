@@ -64,7 +64,7 @@ _MOST_RUNS = 1000  # whose visits are remembered
 _Keep = Callable[[Session, Mapping[str, Any], Belief], str]
 
 
-class Turns:
+class _Turns:
     """Whose turn it is: leads are several, the site is one, and who waits can hear for whom."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class SiteServer(RowRequests):
     ) -> None:
         super().__init__(name, holding, policy, state, lambda line: say(printable(line, _MOST_SAID)))
         self.card_of, self.kit, self.send_to_peer, self.keep = card_of, kit, send_to_peer, keep
-        self.log, self.turns = RequestLog(state, self.say), Turns()
+        self.log, self.turns = RequestLog(state, self.say), _Turns()
         self.visited: dict[str, int] = {}  # models that earlier runs have tried here
         self.session: Session | None = None
         self.compression, self.budget = Compression(policy.max_bytes), SiteBudget(state, policy)

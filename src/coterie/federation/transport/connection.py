@@ -87,7 +87,7 @@ def greeting_of(frame: Piece) -> Greeting:
     return told
 
 
-def weight(size: int) -> int:
+def _weight(size: int) -> int:
     """What is left of a piece, as it counts among what waits."""
     return max(size, LIGHTEST) if size else 0
 
@@ -115,7 +115,7 @@ class Connection:
 
     def put(self, pieces: Sequence[Piece], wait: bool = True) -> None:
         """Sends one frame, or queues it; waits while the queue is full, unless it is a note that must not."""
-        size = sum(weight(len(piece)) for piece in pieces)
+        size = sum(_weight(len(piece)) for piece in pieces)
         with self._room:
             while wait and self._queued and self._queued + size > MOST_QUEUED and not self._ended:
                 self._wait_for_room(size)
@@ -150,7 +150,7 @@ class Connection:
                 error = problem
         with self._room:
             self._writing = False
-            self._queued -= weight(size) - weight(len(view))
+            self._queued -= _weight(size) - _weight(len(view))
             if view:
                 self._out.appendleft(view)
             self._room.notify_all()
@@ -165,14 +165,14 @@ class Connection:
                     while (self._writing or not self._out) and not self._ended:
                         if not self._room.wait(BEAT) and not self._writing:
                             self._out.extend(PING)
-                            self._queued += weight(len(PING[0]))
+                            self._queued += _weight(len(PING[0]))
                     if self._ended:
                         return
                     piece, self._writing = self._out.popleft(), True
                 self._write(memoryview(piece))
                 with self._room:
-                    self._queued -= weight(len(piece))
-                    self._written += weight(len(piece))
+                    self._queued -= _weight(len(piece))
+                    self._written += _weight(len(piece))
                     self._writing = False
                     self._room.notify_all()
         except (OSError, Broken, ValueError) as error:

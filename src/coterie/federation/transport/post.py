@@ -53,7 +53,7 @@ class Missing:
 
 
 @dataclass
-class Question:
+class _Question:
     """One question on its way."""
 
     name: str
@@ -107,7 +107,7 @@ class Post:
         self.note_quota = Quota(assembly.MOST_RELAY_NOTE)
         self.presence.watchers.append(self._forget)
         self.inbox.answers |= {} if answer is None else {"ask": answer}
-        self._questions: dict[tuple[str, int], Question] = {}
+        self._questions: dict[tuple[str, int], _Question] = {}
         self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._started = self._closed = False
         self._last, self._why = 0, ""
@@ -218,7 +218,7 @@ class Post:
                 locks = [self._locks.setdefault((kind, name), threading.Lock()) for name in sorted(messages)]
             for lock in locks:
                 held.enter_context(lock)
-            questions = [Question(n, kind, self.next_number(), body) for n, body in messages.items()]
+            questions = [_Question(n, kind, self.next_number(), body) for n, body in messages.items()]
             for question in questions:
                 self._questions[question.name, question.number] = question
                 held.callback(self._questions.pop, (question.name, question.number))
@@ -236,7 +236,7 @@ class Post:
         waits(())
         return {name: done[name] for name in messages}
 
-    def _step(self, question: Question, end: float, patience: float) -> bytes | Missing | None:
+    def _step(self, question: _Question, end: float, patience: float) -> bytes | Missing | None:
         """The answer, or that there will be none, or nothing yet; sends the question if it is time to."""
         name, here, now = question.name, self.presence, time.monotonic()
         while question.replies:
@@ -275,7 +275,7 @@ class Post:
             self.say(question.late(now))
         return None
 
-    def _read_note(self, question: Question) -> None:
+    def _read_note(self, question: _Question) -> None:
         """What a receiver says of a question that it has not answered yet; people hear it once."""
         while question.notes:
             found = self._opened(question, *question.notes.pop())
@@ -286,7 +286,7 @@ class Post:
             question.people_know = True
             self.say(f"{question.name} is {question.excuse}; waiting for it")
 
-    def _dispatch(self, question: Question, member: Member, turn: tuple[int, float]) -> None:
+    def _dispatch(self, question: _Question, member: Member, turn: tuple[int, float]) -> None:
         header: Header = {"from": self.kit.name, "to": question.name, "kind": question.kind}
         header |= {"number": question.number, "boot": member.boot, "mine": self.boot}
         question.card, question.boot, question.sent = member.card, member.boot, turn
@@ -302,7 +302,7 @@ class Post:
         with contextlib.suppress(Unreachable):  # sent again by the next line
             self._line.send(header, encrypt(self.kit, to, bound(header), body))
 
-    def _opened(self, question: Question, header: Mapping[str, Any], body: bytes) -> bytes | Missing | None:
+    def _opened(self, question: _Question, header: Mapping[str, Any], body: bytes) -> bytes | Missing | None:
         """What a reply says; nothing if it is not what its sender has encrypted."""
         name, card = question.name, question.card
         try:
@@ -358,7 +358,7 @@ class Post:
             return None
         return lambda: quota.give_back(sender, size)
 
-    def _awaited(self, header: Mapping[str, Any]) -> Question | None:
+    def _awaited(self, header: Mapping[str, Any]) -> _Question | None:
         """The question that a reply is for: one that waits, of a start of a process that was asked."""
         question = self._questions.get((str(header.get("from")), header.get("number", 0)))
         mine = question is not None and header.get("boot") == self.boot and question.boot

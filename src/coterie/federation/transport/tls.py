@@ -130,7 +130,7 @@ def peer_card(sock: ssl.SSLSocket, ca_pem: bytes) -> Card:
     return card_of(ssl.DER_cert_to_PEM_cert(found).encode(), ca_pem)
 
 
-def reach(kit: Kit) -> socket.socket:
+def _reach(kit: Kit) -> socket.socket:
     """A plain connection to where the relay should be; else Unreachable."""
     place = f"{kit.host}:{kit.port}"
     try:
@@ -162,7 +162,7 @@ def reach(kit: Kit) -> socket.socket:
 
 def dial(kit: Kit, context: ssl.SSLContext) -> tuple[ssl.SSLSocket, Card]:
     """A connection to the relay of this federation, and its card; else Unreachable."""
-    place, sock = f"{kit.host}:{kit.port}", reach(kit)
+    place, sock = f"{kit.host}:{kit.port}", _reach(kit)
     try:
         wrapped = context.wrap_socket(sock, do_handshake_on_connect=False)
     except BaseException:
@@ -209,7 +209,7 @@ def _doubt(kit: Kit) -> str:
     context.verify_mode = ssl.CERT_NONE
     with (
         contextlib.suppress(OSError, Unreachable),
-        reach(kit) as sock,
+        _reach(kit) as sock,
         context.wrap_socket(sock, do_handshake_on_connect=False) as wrapped,
     ):
         shake(wrapped)
