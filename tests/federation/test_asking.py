@@ -11,7 +11,7 @@ from room import HELPERS, Room, told_scores
 from coterie.core.errors import Refused
 from coterie.core.wire import pack
 from coterie.federation.lead.withdrawals import withdrawn
-from coterie.federation.policy.keys import Policy, limits_of
+from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_promised, objection_to
 from coterie.nets.offers import Limits
 from coterie.runs.builder import prepare
@@ -199,8 +199,8 @@ def test_helpers_refuse_sums_with_too_few_others():
 
 
 def test_the_three_keys_of_a_policy():
-    assert not limits_of(Policy())
-    assert limits_of(Policy(share_at_most=0.5, others_at_least=3, leverage=0.4)) == Limits(0.5, 3, 0.4)
+    assert not Policy().limits
+    assert Policy(share_at_most=0.5, others_at_least=3, leverage=0.4).limits == Limits(0.5, 3, 0.4)
     for key, value in (("share_at_most", 0.0), ("others_at_least", -1), ("leverage", 2.0)):
         with pytest.raises(Exception, match=f"{key}={value:g} must"):
             Policy(**{key: value})

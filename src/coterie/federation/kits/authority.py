@@ -19,12 +19,15 @@ import os
 import re
 import shutil
 import tempfile
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 import tomli_w
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from coterie.core.errors import BadInput, BadRun, Gathered, UnknownName, option, shown
 from coterie.federation.kits import certificates, kit
@@ -94,7 +97,7 @@ class Office:
         noted: _Member = {"name": name, "role": role, "serial": f"{card.serial:x}", "revoked": False}
         self.write([*self.members(), noted])
         place = _place_of(self.root, name, role)
-        _make(place.parent)
+        place.parent.mkdir(mode=0o700, exist_ok=True)
         with _drafted(place) as draft:
             write_private(draft / "kit.toml", tomli_w.dumps(told).encode())
             write_private(draft / "ca.crt", ca_pem)
@@ -129,14 +132,18 @@ def found_federation(
         wrong.add(f"{many} helper(s), and sealing takes two servers and a dealer: name three, or none")
     for words in people:
         with wrong.one():
-            members.append(_person(words))
+            name, _, role = words.partition(":")  # anna:viewer
+            if role not in ("", "lead", "viewer"):
+                must = f"role {shown(role)} of {shown(name)} must be lead or viewer"
+                raise BadInput(f"{must}: write {name}:viewer")
+            members.append((name, "viewer" if role == "viewer" else "lead"))
     for name, _ in members:
         with wrong.one():
             check_name(name)
     for line in _twice(name for name, _ in members):
         wrong.add(line)
     with wrong.one():
-        listen = kit.listening(host, listen)
+        listen = _listening(host, listen)
     with wrong.one():
         kit.check_port(port)
     with wrong.one():
@@ -147,7 +154,7 @@ def found_federation(
         place.parent.mkdir(parents=True, exist_ok=True)
     with _drafted(place) as draft:
         office = Office(draft)
-        _make(office.folder)
+        office.folder.mkdir(mode=0o700, exist_ok=True)
         key = certificates.new_key()
         about = {"host": host, "port": port, "listen": listen}
         federation = re.sub(r"[^A-Za-z0-9_-]+", "-", place.name).strip("-")[:63] or "federation"
@@ -193,11 +200,22 @@ def revoke(folder: str | Path, name: str) -> None:
         before = kit.revoked_of(read_part(listed), office.ca_pem) if listed.exists() else Revoked()
         serials = before.serials | {int(there[name]["serial"], 16)}
         key = read_key(office.folder / "ca.key")
-        revoked = kit.signed_list(serials, before.number + 1, office.ca_pem, key)
-        write_whole(listed, revoked.told)
+        told = _signed_list(serials, before.number + 1, office.ca_pem, key)
+        write_whole(listed, told)
         if (office.root / COORDINATOR).is_dir():
-            write_whole(office.root / COORDINATOR / REVOKED, revoked.told)
+            write_whole(office.root / COORDINATOR / REVOKED, told)
         office.write([{**m, "revoked": m["revoked"] or m["name"] == name} for m in office.members()])
+
+
+def _signed_list(
+    serials: frozenset[int], number: int, ca_pem: bytes, key: ec.EllipticCurvePrivateKey
+) -> bytes:
+    """The list of certificates that count no more, as the authority says it."""
+    federation = certificates.federation_of(ca_pem)
+    listed = {"federation": federation, "number": number, "revoked": sorted(f"{s:x}" for s in serials)}
+    text = json.dumps(listed)
+    signature = key.sign(kit.SAID + text.encode(), ec.ECDSA(hashes.SHA256()))
+    return json.dumps({"list": text, "signature": b64encode(signature).decode()}).encode()
 
 
 @contextlib.contextmanager
@@ -215,12 +233,23 @@ def _at_work(folder: str | Path) -> Iterator[Office]:
         yield office
 
 
-def _person(words: str) -> tuple[str, Role]:
-    """anna:viewer"""
-    name, _, role = words.partition(":")
-    if role in ("", "lead", "viewer"):
-        return name, "viewer" if role == "viewer" else "lead"
-    raise BadInput(f"role {shown(role)} of {shown(name)} must be lead or viewer: write {name}:viewer")
+def _listening(host: str, listen: str) -> str:
+    """Where a relay listens that is reached as `host`: on this machine alone unless one says where."""
+    kit.check_host(host)
+    address = kit.address_in(host)
+    if address is not None and address.is_unspecified:
+        raise BadInput(f"host {shown(host)} is where one listens: give the address that sites connect to")
+    if listen:
+        kit.check_host(listen, "listen")
+        return listen
+    if host == "localhost":
+        return kit.LOOPBACK
+    if address is not None and address.is_loopback:
+        return host
+    raise BadInput(
+        f"host {shown(host)} is reached from elsewhere, and nothing listens there unless you say so: "
+        f"add {option('listen', '0.0.0.0')}, or the one address to listen on"
+    )
 
 
 def _place_of(folder: Path, name: str, role: Role) -> Path:
@@ -266,7 +295,3 @@ def write_private(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _make(folder: Path) -> None:
-    folder.mkdir(mode=0o700, exist_ok=True)

@@ -262,18 +262,10 @@ def meet(
     for why in gone.values():
         say(f"{why}; the run begins without it")
     notes = (*said, *(f"{why}: it joins when it comes" for why in not_yet.values()))
-    return Met(
-        lines,
-        rule,
-        common,
-        roster,
-        notes,
-        {n: _policy_in(hellos[n], n) for n in found.sites},
-        agreed,
-        tells,
-        {n: found.hellos[n].digest for n in found.sites},
-        {n: boots[n] for n in found.sites if n in boots},
-    )
+    policies = {n: _policy_in(hellos[n], n) for n in found.sites}
+    digests = {n: found.hellos[n].digest for n in found.sites}
+    boots = {n: boots[n] for n in found.sites if n in boots}
+    return Met(lines, rule, common, roster, notes, policies, agreed, tells, digests, boots)
 
 
 def gathered(

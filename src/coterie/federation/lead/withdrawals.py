@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from coterie.core.held import COORDINATOR
 from coterie.federation.lead.orders import NO_ANSWER
 from coterie.federation.messages import OfferAnswer, fits, printable
-from coterie.federation.policy.keys import limits_of
 from coterie.federation.policy.rules import policy_from
 from coterie.nets.courier import Message, Silence
 from coterie.nets.offers import Offer
@@ -27,7 +26,7 @@ def limited(net: Federated) -> set[int]:
     for name, policy in net.met.policies.items():
         if name not in net.limits or net.limits[name][0] is not policy:  # it came, or came back
             own = policy_from(policy)
-            wants = bool(limits_of(own)) or own.circles == "ask" or policy.get("vetoes") is True
+            wants = bool(own.limits) or own.circles == "ask" or policy.get("vetoes") is True
             net.limits[name] = policy, wants
     return {s for s, name in enumerate(net.roster.names) if net.limits.get(name, ({}, False))[1]}
 

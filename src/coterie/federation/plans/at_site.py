@@ -31,7 +31,7 @@ from coterie.federation.plans.plan import (
 )
 from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_visit
-from coterie.federation.site.bounds import Effects, check_effects, effects_of
+from coterie.federation.site.bounds import Effects
 from coterie.federation.site.consent import PLANS, answers_of, note_last
 from coterie.federation.site.state_folders import BEGAN
 from coterie.kernels import kernel_of
@@ -173,6 +173,6 @@ def _visit_words(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, poli
 def _planned_effects(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> Effects:
     """What such a visit does here; refused if the policy does not allow it."""
     check_visit(policy, visit.kernel, 0)
-    effects = effects_of(kernel_of(visit.kernel), sizes, visit.guests, visit.guests, plan.parameters)
-    check_effects(policy, effects)
+    effects = Effects.of_visit(kernel_of(visit.kernel), sizes, visit.guests, visit.guests, plan.parameters)
+    effects.check(policy)
     return effects

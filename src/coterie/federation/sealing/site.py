@@ -23,7 +23,7 @@ from coterie.features.sealed.plan import received, vector
 from coterie.features.sealed.ring import check_bits
 from coterie.federation.kits.certificates import Card
 from coterie.federation.messages import read
-from coterie.federation.policy.keys import Policy, limits_of
+from coterie.federation.policy.keys import Policy
 from coterie.federation.sealing.messages import (
     SIDES,
     UNREADABLE,
@@ -128,7 +128,7 @@ class SealedSite:
 
 def sealed_limits(policy: Policy) -> Limits:
     """A site whose models are not for who leads is not alone in a sum, nor nearly so."""
-    limits = limits_of(policy)
+    limits = policy.limits
     if policy.to_coordinator:
         return limits
     others, most = max(1, limits.others_at_least), min(limits.leverage, NEARLY_ALONE)

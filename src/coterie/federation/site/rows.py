@@ -27,7 +27,7 @@ from coterie.data.build import units_of
 from coterie.data.dataset import Dataset
 from coterie.federation.data.site_data import FEWEST, SiteData, digest_of_rows
 from coterie.federation.policy.keys import Policy
-from coterie.federation.policy.rules import check_deals, check_may, check_quality, check_rows
+from coterie.federation.policy.rules import check_deals, check_may, check_rows
 from coterie.federation.site.bounds import Effects
 from coterie.federation.site.budget import secret_at
 from coterie.federation.site.row_sets import ROW_SETS, Counts, RowSets, numbered_marks
@@ -228,7 +228,13 @@ class RowRequests:
         """Loaded where it is asked for alone."""
         from coterie.federation.data.quality import check_at_site
 
-        check_quality(self.policy, sum(map(len, self.holding.data.pools)))
+        policy, rows = self.policy, sum(map(len, self.holding.data.pools))
+        check_may(policy, "quality")  # quantiles of columns and counts of findings, which have no noise
+        if policy.epsilon is not None:
+            have = f"quantiles without noise, where the policy has epsilon = {policy.epsilon:g}"
+            raise Refused(f"{have}: look at home with coterie check, or leave epsilon out")
+        if rows < policy.min_rows:
+            raise Refused(f"{rows} rows to check, below the policy's {policy.min_rows}: lower min_rows")
         # one may take long, and nothing ends it
         check_deals(self.policy, len(self._today(_CHECKED)), checks=True)
         self._count_today(_CHECKED, secrets.token_hex(8))

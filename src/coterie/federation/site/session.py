@@ -25,10 +25,10 @@ from coterie.core.wire import pack
 from coterie.data.tables.recipe import Recipe
 from coterie.federation.messages import check_order
 from coterie.federation.plans.plan import BEGIN, PlanGuard
-from coterie.federation.policy.keys import Policy, limits_of
+from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_message, check_promised, objection_to
 from coterie.federation.site.bounded_site import BoundedSite
-from coterie.federation.site.bounds import PEER_SECONDS, Effects, check_ids, check_orders, refuse_many
+from coterie.federation.site.bounds import PEER_SECONDS, Effects, refuse_many
 from coterie.federation.site.budget import SiteBudget, content_of, secret_key
 from coterie.federation.site.connected_sites import ConnectedSites
 from coterie.federation.site.consent import Consent
@@ -82,7 +82,7 @@ class Session(BoundedSite):
         self.plan: PlanGuard | None = None  # what it said that it would ask
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealing/site.py`)
         self.recipe: Recipe | None = None  # how its rows are read, as the run has their columns
-        self.limits = limits_of(policy)
+        self.limits = policy.limits
         self.promised: set[tuple[str, int]] = set()  # (receiver, id) of sums that it stays in, in this round
         self.withdrew: list[str] = []  # what is still to be said
         self.lock = threading.Lock()
@@ -103,7 +103,7 @@ class Session(BoundedSite):
         with self.lock:
             message, tensors = self.compression.unpack(self.leader, data, learns=True)
         check_order(message)
-        check_orders(message)
+        self.check_orders(message)
         if self.plan is not None:
             self.plan.check(message, len(data))
         if (apart := {"letters": self.do_letters, "seal": self.do_seal}.get(message["do"])) is not None:
@@ -116,7 +116,7 @@ class Session(BoundedSite):
             self.origins.check(message)
             if message["do"] == "give":
                 check_promised(self.limits, self.promised, "", message["rows"], message.get("why"))
-            check_ids(message)
+            self.check_ids(message)
             self.check_room(message, tensors)
             keeps = message["do"] == "visit" and kernel_fact(self.kernel(message["kernel"]), "keeps")
             self.origins.foresee(message, tensors, keeps)
@@ -269,7 +269,7 @@ class Session(BoundedSite):
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.origins.whole)
                 named = {"new": order["new"], "rows": order["rows"]}
-                check_ids(named)
+                self.check_ids(named)
                 self.check_room(named, {})
                 self.origins.check_peer_message(to, order["rows"])
                 self.check_leaves(to, order["rows"], order.get("why"))
