@@ -191,7 +191,7 @@ def test_what_is_in_the_wrong_place_is_found(tmp_path, party, content, says):
     ward = Ward(Here(["x"], tmp_path), tmp_path, study())
     for i, site in enumerate("abcd", 1):
         for method in show.PERSONAL:
-            folder = show.models(ward, site) / method
+            folder = ward.models(site) / method
             folder.mkdir(parents=True)
             arrays = {"small": np.zeros(1, np.float32), "large": np.full(5, i + 0.5, np.float32)}
             save_file(arrays, folder / "weights.safetensors")

@@ -228,7 +228,7 @@ def _model_faults(ward: Ward) -> list[str]:
     """Every site has its model, of finite numbers."""
     wrong = []
     for site in ward.study.sites:
-        path = ward.home(site) / "state" / "models" / METHOD / "weights.safetensors"
+        path = ward.models(site) / METHOD / "weights.safetensors"
         if not path.exists():
             wrong.append(f"{site} has not got its model")
         elif not all(math.isfinite(array.sum()) for array in load_file(path).values()):

@@ -29,7 +29,10 @@ def demo(folder: Path, hosts: bool, rounds: int, say: Say) -> None:
         where = "each in a network namespace of its own" if hosts else "on loopback"
         seconds = ward.start_all()
         say(f"a relay and {len(data.sites)} sites, {where}: all connected after {seconds:.1f} s")
-        _compare(ward, rounds, say)
+        words = ["compare", "--methods", *METHODS, "--seeds", "1", "--rounds", str(rounds)]
+        words = [*ward.led(words), "--out", str(ward.home("lead") / "comparison")]
+        say(f"\nlead: coterie {shlex.join(words)}")
+        ward.show("lead", words)
         _predict(ward, data.sites[0], say)
         say("\nwhat was where")
         for line in _inventory(ward):
@@ -38,24 +41,13 @@ def demo(folder: Path, hosts: bool, rounds: int, say: Say) -> None:
     say(f"everything is ended; what it left is in {folder}")
 
 
-def _compare(ward: Ward, rounds: int, say: Say) -> None:
-    words = ["compare", "--methods", *METHODS, "--seeds", "1", "--rounds", str(rounds)]
-    words = [*ward.led(words), "--out", str(ward.home("lead") / "comparison")]
-    say(f"\nlead: coterie {shlex.join(words)}")
-    ward.show("lead", words)
-
-
 def _predict(ward: Ward, site: str, say: Say) -> None:
     """A site's own model is asked about some of its patients, where both are."""
     home = ward.home(site)
     (home / "patients.csv").write_text(ward.study.table(site, slice(PATIENTS), target=False))
-    words = ["predict", str(models(ward, site) / BY), str(home / "patients.csv"), "--explain", "2"]
+    words = ["predict", str(ward.models(site) / BY), str(home / "patients.csv"), "--explain", "2"]
     say(f"\n{site}, with the model that stayed there: coterie {shlex.join(words)}")
     ward.show(site, words)
-
-
-def models(ward: Ward, site: str) -> Path:
-    return ward.home(site) / "state" / "models"
 
 
 def _inventory(ward: Ward) -> Iterator[str]:
@@ -64,7 +56,7 @@ def _inventory(ward: Ward) -> Iterator[str]:
     logs = ", ".join(f for f in ("relay.log", OUTPUT) if (ward.home("coordinator") / f).exists())
     yield f"{'coordinator':<{wide}}  {logs}: who came and went"
     for site, rows in ward.study.rows.items():
-        own = ", ".join(m for m in METHODS if (models(ward, site) / m).is_dir())
+        own = ", ".join(m for m in METHODS if (ward.models(site) / m).is_dir())
         yield f"{site:<{wide}}  {site}.csv: {len(rows)} rows; state/models: {own}"
     kept = sorted({p.parents[2].name for p in ward.home("lead").glob("comparison/*/*/models/*.safetensors")})
     shared = ", ".join(kept) or "none"
@@ -79,7 +71,10 @@ def search(ward: Ward) -> str:
     for site in ward.study.sites:
         rows = ward.study.table(site, target=False).splitlines()[1:]
         wanted += [(f"a row of {site}", row.encode()) for row in rows]
-        weights += [(f"a model of {site}", data) for data in _weights_of(ward, site)]
+        for method in PERSONAL:  # the largest array of each, as it is in any file or message
+            arrays = load_file(ward.models(site) / method / "weights.safetensors").values()
+            largest = max(arrays, key=lambda array: array.size)
+            weights.append((f"a model of {site}", largest.tobytes()))
     for what, data in [*wanted, *weights]:
         for path, content in held.items():
             if data in content:
@@ -88,9 +83,3 @@ def search(ward: Ward) -> str:
         f"looked for {len(wanted)} rows and {len(weights)} models of sites' own in all {len(files)} files of "
         "relay and lead: none there"
     )
-
-
-def _weights_of(ward: Ward, site: str) -> list[bytes]:
-    """The largest array of each model that is a site's own, as it is in any file or message."""
-    files = [models(ward, site) / method / "weights.safetensors" for method in PERSONAL]
-    return [max(load_file(file).values(), key=lambda array: array.size).tobytes() for file in files]

@@ -68,23 +68,23 @@ class Study:
 
     def recipe(self, files: Mapping[str, str]) -> str:
         """How these sites' files are read, in TOML."""
+
+        def values(known: Sequence[str]) -> str:
+            return "values = [" + ", ".join(f'"{value}"' for value in known) + "]"
+
         lines = [f'target = "{self.target}"', 'missing = "median"', 'absent = "flag"', "", "[sites]"]
         lines += [f'{site} = "{file}"' for site, file in files.items()]
         for column in self.columns:
             lines += ["", f'[columns."{column.name}"]', f'use = "{column.kind}"']
             if known := ("0", "1") if column.kind == "flag" else tuple(column.values):
-                lines.append(f"values = {_texts(known)}")
-        lines += ["", f"[columns.{self.target}]", 'use = "flag"', f"values = {_texts(self.values)}"]
+                lines.append(values(known))
+        lines += ["", f"[columns.{self.target}]", 'use = "flag"', values(self.values)]
         return "\n".join([*lines, ""])
 
     def write(self, folder: Path, site: str) -> None:
         """What a site has before it takes part: its table, and a recipe that reads it."""
         write_whole(folder / f"{site}.csv", self.table(site))
         write_whole(folder / "recipe.toml", self.recipe({site: f"{site}.csv"}))
-
-
-def _texts(values: Sequence[str]) -> str:
-    return "[" + ", ".join(f'"{value}"' for value in values) + "]"
 
 
 def study(say: Callable[[str], None]) -> Study:
@@ -167,6 +167,9 @@ class Ward:
         if party in self.study.sites:
             return self.folder / "sites" / party
         return self.folder / party if party == "coordinator" else self.folder / "people" / party
+
+    def models(self, site: str) -> Path:
+        return self.home(site) / "state" / "models"
 
     def start(self, party: str) -> Running:
         """The process of the relay or of a site, begun; `ready` waits for it."""

@@ -135,9 +135,8 @@ class Federated(Remote):
         self.backoff.begin(self.post.lost, self.boots, self.stored)
         while self.post.broken:  # what was begun of the round does not count
             self.post.broken = False
-            for (
-                site
-            ) in self.here():  # who cannot go back to the last round that it has written down is silent
+            # who cannot go back to the last round that it has written down is silent
+            for site in self.here():
                 try:
                     self._fetch(site, ids[site], fresh=False)
                 except Gone:
@@ -148,9 +147,8 @@ class Federated(Remote):
                 if len(self.post.barred) == len(self.roster):
                     raise BadRun(f"no site takes part any more ({why})")
                 if waited > self.bounds.wait:
-                    raise BadRun(
-                        f"too few sites are there ({why}): go on with coterie resume when they are back"
-                    )
+                    remedy = "go on with coterie resume when they are back"
+                    raise BadRun(f"too few sites are there ({why}): {remedy}")
                 if not told:
                     told = True
                     waiting.enter_context(self.observer.doing("waiting"))
@@ -271,13 +269,11 @@ class Federated(Remote):
                     f"a method sums others' models at {self.roster.names[to]}, which is away: leave out "
                     "who did not answer"
                 )
-        self._forget(away)  # each message to come is complete by itself
+        # each message to come is complete by itself
+        self.post.known = {entry for entry in self.post.known if entry[1] not in away}
         brought = super().bring(wanted, why)
-        self._forget(away)
+        self.post.known = {entry for entry in self.post.known if entry[1] not in away}
         return brought
-
-    def _forget(self, sites: set[int]) -> None:
-        self.post.known = {entry for entry in self.post.known if entry[1] not in sites}
 
     def order(self, messages: Mapping[int, Message], counted: Mapping[int, Mapping[str, Tensor]]) -> None:
         """Who is away gets its orders when it comes."""
@@ -305,7 +301,8 @@ class Federated(Remote):
         also = {"store": self.now} if first else {}
         messages = dict[int, Message]()
         for s in here:
-            oldest = self._needed(s, round)
+            # the oldest round that it may have to go back to: one that is lost, or resumed, does not count
+            oldest = min([round, *(r for r in (self.last[s], self.saved[s]) if r >= 0)])
             messages[s] = ({"do": "keep", "live": sorted(ids[s]), "round": oldest, **also}, {})
         _, silent = self.post.try_to_ask(messages, quiet=True)
         if first:
@@ -320,10 +317,6 @@ class Federated(Remote):
             self.due[site] = [(new, data) for new, data in due if new & ids[site]]
         for net in self.pools.values():
             net.keep((), round)
-
-    def _needed(self, site: int, round: int) -> int:
-        """The oldest round that it may have to go back to: one that is lost, or resumed, does not count."""
-        return min([round, *(r for r in (self.last[site], self.saved[site]) if r >= 0)])
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         own, self.saved = self.kept_here(self.post.ids(live)[COORDINATOR]), list(self.last)

@@ -13,7 +13,7 @@ A file of decisions that is damaged is a no to all, until it is mended.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from coterie.federation.plans.plan import (
     Plan,
     PlanGuard,
     PlannedVisit,
-    check_as_planned,
     in_words,
     verified_plan,
 )
@@ -72,7 +71,7 @@ class SitePlans:
         plan, and its guard goes on counting when the run goes on.
         """
         plan = verified_plan(begin.get("plan"), lead, run)
-        check_as_planned(plan, begin)
+        plan.check_begin(begin)
         digest, guard, began = plan.digest(lead.name), self.guards.get(run), home / BEGAN
         before = guard.digest if guard is not None else began.read_text() if began.exists() else ""
         if before not in ("", digest):
@@ -131,43 +130,36 @@ def plan_objections(plan: Plan, sizes: Mapping[str, int], policy: Policy) -> lis
 def plan_words(plan: Plan, lead: str, sizes: Mapping[str, int], policy: Policy) -> list[str]:
     """What a run will ask of a site with so many rows of each part, in a few lines."""
     lines = [f"plan {plan.digest(lead)} of {lead}: {_one_line(plan)}"]
-    lines += [f"· {_visit_words(visit, sizes, plan, policy)}" for visit in plan.visits]
+    # sgd(lr=0.05): trains on 112 of 112 rows in 4 steps; 1 model(s) a visit, 1 a round
+    for visit in plan.visits:
+        ways = f", on rows chosen in {visit.dealings} ways" if visit.dealings > 1 else ""
+        often = f"up to {visit.guests} model(s) a visit, {visit.a_round} a round"
+        try:
+            does = _planned_effects(visit, sizes, plan, policy).words()
+        except CoterieError as error:
+            does = f"cannot be done here: {error}"
+        lines.append(f"· {in_words(visit.kernel)[:_LONG]}: {does}{ways}; {often}")
     moves = [ORDERS[order].format(lead=lead) for order in plan.orders if order in ORDERS]
     if plan.sealed:
         moves.append("models trained here go to helpers, sealed: sums of them are all that anybody sees")
     lines += [f"· {line}" for line in moves or ["no model trained here leaves"]]
-    numbers = ", ".join(dict.fromkeys([*map(str, plan.reveals.get("numbers", ())), *_numbers_in(plan)]))
+    told = [*map(str, plan.reveals.get("numbers", ()))]
+    for kernel in (kernel_of(visit.kernel) for visit in plan.visits):  # whatever a plan says of itself
+        if looks(kernel):
+            told += kernel.sizes
+        elif not scores(kernel) and not makes(kernel):
+            told += numbers_of(kernel)
+    numbers = ", ".join(dict.fromkeys(told))
     lines.append(f"· {lead} is told {numbers or 'no numbers'}, and scores of models")
     size = f"{plan.bytes:,} bytes of models at most in a message"
     lines.append(f"· {size}, {plan.seconds:g} s at most for an answer")
     return [line if len(line) <= LONGEST else f"{line[:LONGEST]} ..." for line in lines]
 
 
-def _numbers_in(plan: Plan) -> Iterator[str]:
-    """What the kernels of its visits tell, whatever a plan says of itself."""
-    for visit in plan.visits:
-        kernel = kernel_of(visit.kernel)
-        if looks(kernel):
-            yield from kernel.sizes
-        elif not scores(kernel) and not makes(kernel):
-            yield from numbers_of(kernel)
-
-
 def _one_line(plan: Plan) -> str:
     wraps = f" with {', '.join(plan.wraps)}" if plan.wraps else ""
     model = f"{plan.begin.get('model')} of {plan.parameters:,} numbers"
     return f"{plan.method}{wraps}, {plan.rounds} round(s), {plan.sites} sites, {model}"
-
-
-def _visit_words(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> str:
-    """sgd(lr=0.05): trains on 112 of 112 rows in 4 steps; 1 model(s) a visit, 1 a round"""
-    ways = f", on rows chosen in {visit.dealings} ways" if visit.dealings > 1 else ""
-    often = f"up to {visit.guests} model(s) a visit, {visit.a_round} a round"
-    try:
-        does = _planned_effects(visit, sizes, plan, policy).words()
-    except CoterieError as error:
-        does = f"cannot be done here: {error}"
-    return f"{in_words(visit.kernel)[:_LONG]}: {does}{ways}; {often}"
 
 
 def _planned_effects(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> Effects:

@@ -103,6 +103,16 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
         text = msgspec.structs.replace(self, seconds=0.0).text
         return hashlib.sha256(f"{lead}\n{text}".encode()).hexdigest()[:_DIGEST]
 
+    def check_begin(self, begin: Mapping[str, Any]) -> None:
+        """What a run says when it begins is what its plan says."""
+        sites = len(set(map(str, begin["sites"])))
+        if sites != self.sites:
+            raise Refused(f"a run of {sites} sites, where its plan has {self.sites}: start it anew")
+        for name in BEGIN:
+            if begin[name] != (planned := self.begin.get(name)):
+                have = f"{name} {shown(begin[name])}, where the run's plan has {shown(planned)}"
+                raise Refused(f"{have}: start it anew")
+
 
 def plan_of(text: str) -> Plan:
     """The inverse of `Plan.text`; what is no plan is refused."""
@@ -158,17 +168,6 @@ def verified_plan(told: Any, lead: Card, run: str) -> Plan:
     return plan_of(told["plan"])
 
 
-def check_as_planned(plan: Plan, begin: Mapping[str, Any]) -> None:
-    """What a run says when it begins is what its plan says."""
-    sites = len(set(map(str, begin["sites"])))
-    if sites != plan.sites:
-        raise Refused(f"a run of {sites} sites, where its plan has {plan.sites}: start it anew")
-    for name in BEGIN:
-        if begin[name] != (planned := plan.begin.get(name)):
-            have = f"{name} {shown(begin[name])}, where the run's plan has {shown(planned)}"
-            raise Refused(f"{have}: start it anew")
-
-
 # what is held against it
 
 
@@ -183,10 +182,10 @@ def fixed_options(kernel: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def row_choices(kernel: Mapping[str, Any]) -> list[Any]:
+def _row_choices(kernel: Mapping[str, Any]) -> list[Any]:
     """By which options a kernel as data, and those inside of it, choose rows."""
     mine = [kernel.get(name) for name in kernel_fact(KERNELS[str(kernel.get("name", ""))], "deals")]
-    return mine + [row_choices(value) for value in kernel.values() if isinstance(value, Mapping)]
+    return mine + [_row_choices(value) for value in kernel.values() if isinstance(value, Mapping)]
 
 
 def with_all_options(kernel: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,10 +205,10 @@ def in_words(kernel: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> tuple[str, str, str]:
+def identity_of(text: str) -> tuple[str, str, str]:
     """Of a kernel as data: which one it is in a plan, how it chooses rows, and what it is called."""
     told = with_all_options(json.loads(text))
-    return canonical(fixed_options(told)), canonical(row_choices(told)), in_words(told)
+    return canonical(fixed_options(told)), canonical(_row_choices(told)), in_words(told)
 
 
 class PlanGuard:
@@ -241,7 +240,7 @@ class PlanGuard:
             raise Refused(f"a message {shown(do)} that lacks something: {AGAIN}") from None
 
     def _visit(self, message: Mapping[str, Any]) -> None:
-        mark, chosen, what = _read(canonical(message["kernel"]))
+        mark, chosen, what = identity_of(canonical(message["kernel"]))
         planned, plan = self.visits.get(mark), self.plan
         if planned is None:
             self._refuse(what, ", ".join(in_words(v.kernel) for v in plan.visits))

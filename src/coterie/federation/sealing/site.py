@@ -67,6 +67,15 @@ class SealedSite:
         self.seeds: dict[str, tuple[bytes, bytes]] = {}
         self.shares: dict[tuple[str, str], np.ndarray] = {}
 
+    @staticmethod
+    def limits_under(policy: Policy) -> Limits:
+        """A site whose models are not for who leads is not alone in a sum, nor nearly so."""
+        own = policy.limits
+        if policy.to_coordinator:
+            return own
+        others, most = max(1, own.others_at_least), min(own.leverage, NEARLY_ALONE)
+        return replace(own, others_at_least=others, leverage=most)
+
     def take(self, sender: str, header: Mapping[str, Any], body: bytes) -> None:
         """A helper's peer message."""
         (told, tensors), head = unpack(body), read(PeerHeader, header, "a peer message")
@@ -124,12 +133,3 @@ class SealedSite:
         """A round is over."""
         self.seeds.clear()
         self.shares.clear()
-
-
-def sealed_limits(policy: Policy) -> Limits:
-    """A site whose models are not for who leads is not alone in a sum, nor nearly so."""
-    limits = policy.limits
-    if policy.to_coordinator:
-        return limits
-    others, most = max(1, limits.others_at_least), min(limits.leverage, NEARLY_ALONE)
-    return replace(limits, others_at_least=others, leverage=most)

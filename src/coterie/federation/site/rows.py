@@ -82,12 +82,6 @@ class RowGuard:
             if not effects.drawn and len(mine):  # of what is drawn no figure is told
                 self.row_sets.admit(mine, who)
 
-    # models tried here within a day
-
-    def tried(self, run: str) -> int:
-        """How many of a run were, as far back as that."""
-        return self._by_run[run]
-
     def _count(self, guests: int, who: Mapping[str, str]) -> None:
         now = time.time()
         while self._answers and self._answers[0][0] < now - _A_DAY:
@@ -104,7 +98,7 @@ class RowGuard:
 
     def _note(self, when: float, many: int, run: str) -> None:
         """By the minute."""
-        self._by_run[run] += many
+        self.tried[run] += many
         if self._answers and self._answers[-1][0] > when - 60:
             many += self._answers.pop()[1]
         self._answers.append((when, many))
@@ -126,9 +120,10 @@ class RowGuard:
             yield
 
     def _open(self) -> None:
+        """What is kept is read; `tried` are models within a day, by run."""
         least, leverage = self.policy.min_rows, self.policy.row_leverage
         self.row_sets = RowSets(self.state, self.marks, self.persons, least, leverage)
-        self._answers, self._by_run = deque[tuple[float, int]](), Counter[str]()
+        self._answers, self.tried = deque[tuple[float, int]](), Counter[str]()
         paths = [folder / _ANSWERED for folder in (self.state, *kin_of(self.state))]
         for when, many, run in sorted(line for path in paths for line in _answers_in(path)):
             self._note(when, many, run)

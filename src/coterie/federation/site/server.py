@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,8 +42,8 @@ from coterie.federation.plans.at_site import SitePlans
 from coterie.federation.plans.plan import PlanGuard
 from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import STAYS, check_begin, check_rows, check_size, to_dict
-from coterie.federation.sealing.site import SealedSite, sealed_limits
-from coterie.federation.site.budget import SiteBudget, check_budget_rows
+from coterie.federation.sealing.site import SealedSite
+from coterie.federation.site.budget import SiteBudget
 from coterie.federation.site.connected_sites import CardOf, ConnectedSites
 from coterie.federation.site.consent import Consent
 from coterie.federation.site.ledger_signer import Signer
@@ -284,10 +285,10 @@ class SiteServer(RowRequests):
         )
         session.company, session.plan, session.recipe = company, plan, data.data.recipe
         if message.get("helpers") is not None:
-            card_of, limits = self.card_of or (lambda name: None), sealed_limits(self.policy)
+            card_of, limits = self.card_of or (lambda name: None), SealedSite.limits_under(self.policy)
             session.sealed = SealedSite(self.name, message["helpers"], card_of, limits)
         session.cancels = self._person_cancels
-        session.visits = max(self.visited.get(run, 0), self.guard.tried(run))
+        session.visits = max(self.visited.get(run, 0), self.guard.tried[run])
         blank = session.began(message)
         self._count_today(_BEGUN, begun)  # one that was refused did not begin, and leaves nothing
         make_home(home, leader, plan.digest)
@@ -301,7 +302,7 @@ class SiteServer(RowRequests):
         assert self.asker is not None
         sizes = {part: len(getattr(client, part)) for part in PARTS}
         check_rows(self.policy, sizes)
-        check_budget_rows(self.policy, sizes)
+        self.budget.check_rows(sizes)
         return self.plans.admit(message, self.asker, run, home, sizes)
 
     def _finish(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
@@ -319,7 +320,7 @@ class SiteServer(RowRequests):
 
     def _end(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         if self.session is not None and self.run == run_of(message):
-            self._session(message, leader).over()
+            shutil.rmtree(self._session(message, leader).folder, ignore_errors=True)
             self._remember_visits()
             self.views.let_go()
             self.cpu_time.write()
@@ -343,22 +344,18 @@ class SiteServer(RowRequests):
             found = self.signer.sign(self.run, message["first"], message["entries"])
         if "refused" in found:
             self._odd(f"the ledger of {leader}'s run is", f"not signed: {found['refused']}")
-        if "shown" in message:
-            found["seen"] = self._shown(session, message["shown"])
+        if "shown" in message:  # up to which round this site has its part of the record
+            rows = session.rows_mark[:16]
+            seat = Seat(self.run, self.leader, self.name, session.number, session.others, rows)
+            try:
+                found["seen"] = self.views.take(seat, message["shown"])
+            except Exception as error:  # as in `answer`: whatever is odd about it ends nothing
+                log.debug("a part of a record could not be kept", exc_info=True)
+                known = isinstance(error, CoterieError)
+                why = "; ".join(lines_of(error)) if known else f"it cannot be read ({type(error).__name__})"
+                self._odd(f"what {self.leader} shows of its run is", f"not kept: {why}")
+                found["seen"] = "not kept"
         return found, {}
-
-    def _shown(self, session: Session, told: Any) -> int | str | None:
-        """Up to which round this site has its part of the record; whatever is odd about it ends nothing."""
-        rows = session.rows_mark[:16]
-        seat = Seat(self.run, self.leader, self.name, session.number, session.others, rows)
-        try:
-            return self.views.take(seat, told)
-        except Exception as error:  # as in `answer`
-            log.debug("a part of a record could not be kept", exc_info=True)
-            known = isinstance(error, CoterieError)
-            why = "; ".join(lines_of(error)) if known else f"it cannot be read ({type(error).__name__})"
-        self._odd(f"what {self.leader} shows of its run is", f"not kept: {why}")
-        return "not kept"
 
     def _odd(self, what: str, outcome: str) -> None:
         self.say(f"{what} {outcome}")

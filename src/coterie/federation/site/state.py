@@ -87,7 +87,12 @@ NO_ROWS = RowMarks(np.array([], dtype="<u8"), frozenset(), frozenset())
 @contextlib.contextmanager
 def open_state(kit: Kit, data: Dataset, given: str, say: _Say) -> Iterator[Path]:
     """The folder of the site's state, locked; `given` is the root, if a person says one."""
-    root = _root_for(kit, given)
+    root = root_folder(given)
+    if (root / ABOUT).exists() and home_in(root_of(root), kit.folder) == root:
+        root = root_of(root)  # a site's own folder below a root stands for that root
+    elif place := next((p for p in (root, *root.parents) if (p / "kit.toml").exists()), None):
+        why = "a new kit would begin anew"
+        raise BadInput(f"state {root} lies in the kit {place}, and {why}: give another")
     home = home_in(root, kit.folder)
     with readable_errors(root):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -95,7 +100,9 @@ def open_state(kit: Kit, data: Dataset, given: str, say: _Say) -> Iterator[Path]
         new = not (home / ABOUT).exists()
         for old in _old_states(kit, root):
             say(f"{old} is taken over: from now on it is in {_take_over(kit, old, home)}")
-        mine = _row_marks(data, secret_at(root / KEY))
+        key = secret_at(root / KEY)
+        marks = np.array([mark for pool in data.pools for mark in marks_in(pool.x, key)], dtype="<u8")
+        mine = RowMarks(np.unique(marks), frozenset({digest_of_rows(data)}), frozenset(_files_of(data)))
         if (home / ABOUT).exists():
             mine = _marks_at(home).joined(mine)  # all rows that it had so far
         write_about(home, kit.federation, kit.name, mine)
@@ -127,18 +134,6 @@ def in_use(folder: Path, command: str = "site", what: str = "") -> Iterator[None
         raise BadRun(f"{named} is in use: another coterie {command} runs with it: end that first") from None
     with lock:
         yield
-
-
-def _root_for(kit: Kit, given: str) -> Path:
-    """A site's own folder below a root stands for that root; a root in a kit would go with the kit."""
-    root = root_folder(given)
-    if (root / ABOUT).exists() and home_in(root_of(root), kit.folder) == root:
-        return root_of(root)
-    for place in (root, *root.parents):
-        if (place / "kit.toml").exists():
-            why = "a new kit would begin anew"
-            raise BadInput(f"state {root} lies in the kit {place}, and {why}: give another")
-    return root
 
 
 def _old_states(kit: Kit, root: Path) -> Iterator[Path]:
@@ -221,31 +216,20 @@ def _link_kit(kit: Kit, home: Path) -> None:
             link.symlink_to(home, target_is_directory=True)
 
 
-# marks of rows
-
-
-def _row_marks(data: Dataset, key: bytes) -> RowMarks:
-    found = [mark for pool in data.pools for mark in marks_in(pool.x, key)]
-    return RowMarks(
-        np.unique(np.array(found, dtype="<u8")), frozenset({digest_of_rows(data)}), frozenset(_files_of(data))
-    )
-
-
 def marks_in(x: Array, key: bytes) -> Iterator[int]:
+    """Of each row, by its values in order of size."""
     flat = np.asarray(x).reshape(len(x), -1)
     for first in range(0, len(flat), _AT_ONCE):
-        for row in _sorted_values(flat[first : first + _AT_ONCE]):
+        rows = flat[first : first + _AT_ONCE]
+        if rows.dtype.hasobject:
+            told = ["\0".join(sorted(map(repr, row))).encode() for row in rows.tolist()]
+        else:
+            some = np.sort(rows, axis=1)
+            if some.dtype.kind == "f":  # unknown values are all alike, and so are both zeros
+                some = np.where(np.isnan(some), np.nan, some + 0.0)
+            told = [row.tobytes() for row in np.ascontiguousarray(some)]
+        for row in told:
             yield int.from_bytes(hashlib.blake2b(row, digest_size=8, key=key).digest(), "little")
-
-
-def _sorted_values(rows: np.ndarray) -> Iterator[bytes]:
-    """Each row's values by size; unknown ones are all alike, and so are both zeros."""
-    if rows.dtype.hasobject:
-        return ("\0".join(sorted(map(repr, row))).encode() for row in rows.tolist())
-    some = np.sort(rows, axis=1)
-    if some.dtype.kind == "f":
-        some = np.where(np.isnan(some), np.nan, some + 0.0)
-    return (row.tobytes() for row in np.ascontiguousarray(some))
 
 
 def _files_of(data: Dataset) -> Iterator[str]:

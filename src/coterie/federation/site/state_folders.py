@@ -22,7 +22,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from coterie.core.errors import BadData, BadRun, Refused, shown
 from coterie.storage.atomic import readable_errors
@@ -103,11 +103,8 @@ def kin_of(state: Path) -> list[Path]:
     if not (state / _KIN).exists():
         return []
     state = state.resolve()  # it may be reached by the kit
-    return [folder for line in _lines(state / _KIN) if (folder := root_of(state) / line).is_dir()]
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+    lines = (state / _KIN).read_text().splitlines()
+    return [folder for line in lines if (folder := root_of(state) / line).is_dir()]
 
 
 def make_kin(state: Path, other: Path) -> None:
@@ -115,8 +112,9 @@ def make_kin(state: Path, other: Path) -> None:
     below = root_of(state) == root_of(other)
     for one, name in ((state, other), (other, state)):
         line = name.relative_to(root_of(name)).as_posix() if below else str(name)
-        if line not in _lines(one / _KIN):
-            with readable_errors(one / _KIN), (one / _KIN).open("a") as file:
+        path = one / _KIN
+        if not path.exists() or line not in path.read_text().splitlines():
+            with readable_errors(path), path.open("a") as file:
                 file.write(line + "\n")
 
 
@@ -129,19 +127,15 @@ def one_at_a_time(state: Path) -> Iterator[None]:
     roots = {root_of(folder) for folder in (state.resolve(), *kin_of(state))}
     with contextlib.ExitStack() as held:
         for root in sorted(roots):  # in one order, so that two never wait for each other
-            held.enter_context(_waited_for(root))
+            end, lock = time.monotonic() + LONGEST, None
+            while lock is None:
+                try:
+                    lock = held.enter_context(locked(root, _SOON))
+                except BadRun:
+                    if time.monotonic() > end:
+                        line = f"{root} is in use by another process for {LONGEST:g} s"
+                        raise BadRun(f"{line}: end that first") from None
         yield
-
-
-def _waited_for(root: Path) -> IO[str]:
-    end = time.monotonic() + LONGEST
-    while True:
-        try:
-            return locked(root, _SOON)
-        except BadRun:
-            if time.monotonic() > end:
-                line = f"{root} is in use by another process for {LONGEST:g} s"
-                raise BadRun(f"{line}: end that first") from None
 
 
 # folders of runs

@@ -212,11 +212,28 @@ def _view_of(told: Any, seat: Seat, most_rounds: int) -> _SiteView:
     rounds = [_round_of(one, seat, most_rounds) for one in found["rounds"]]
     if len({one.line["round"] - i for i, one in enumerate(rounds)}) > 1:
         raise BadData(f"rounds that are shown do not follow each other: {AGAIN}")
-    config = None if found["config"] is None else _config_of(found["config"], most_rounds)
+    config = None
+    if (settings := found["config"]) is not None:
+        seed = Kind(COUNT.must, lambda v: is_count(v, 2**64))
+        known = fields(settings, {"method": NAME, "rounds": COUNT, "seed": seed}, "settings that are shown")
+        if known["rounds"] > most_rounds:
+            raise Refused(f"rounds={known['rounds']} are shown, where max_rounds is {most_rounds}")
+        try:
+            config = tomli_w.dumps(dict(settings))
+        except (TypeError, ValueError) as error:
+            raise BadData(f"settings that are shown are none ({error}): {AGAIN}") from None
     about = {} if config is None else _about_of(told.get("about"), seat)
     end = found["end"] or {}
     diverged = fields(end, {"diverged": LINE}, "what is shown")["diverged"] if "diverged" in end else ""
-    return _SiteView(config, about, rounds, _calibration_of(end, seat), _privacy_of(end, seat), diverged)
+    calibration, privacy = _calibration_of(end, seat), end.get("privacy")  # what looking at rows has cost
+    if privacy is not None:
+        whose = "what looking at rows has cost, as it is shown"
+        kinds = dict.fromkeys(("budget", "outside", "scores"), _PLAIN) | {"delta": _FINITE, "sites": _TABLES}
+        costs = fields(privacy, kinds, whose)
+        if [site.get("name") for site in costs["sites"]] != [seat.name]:
+            raise BadData(f"{whose}: it is of other sites")
+        privacy = dict(privacy)
+    return _SiteView(config, about, rounds, calibration, privacy, diverged)
 
 
 def _is_finite(value: Any) -> bool:
@@ -275,18 +292,6 @@ _FINITE = Kind("a finite number", _is_finite)
 _TEXTS = list_of("texts in one line", _is_line, 1_000_000)
 
 
-def _config_of(told: Mapping[str, Any], most_rounds: int) -> str:
-    """Settings, as TOML holds them."""
-    seed = Kind(COUNT.must, lambda v: is_count(v, 2**64))
-    found = fields(told, {"method": NAME, "rounds": COUNT, "seed": seed}, "settings that are shown")
-    if found["rounds"] > most_rounds:
-        raise Refused(f"rounds={found['rounds']} are shown, where max_rounds is {most_rounds}")
-    try:
-        return tomli_w.dumps(dict(told))
-    except (TypeError, ValueError) as error:
-        raise BadData(f"settings that are shown are none ({error}): {AGAIN}") from None
-
-
 def _about_of(told: Any, seat: Seat) -> dict[str, Any]:
     """What the run is about: all names, and of others nothing more."""
     whose = "what is shown of the run"
@@ -295,7 +300,13 @@ def _about_of(told: Any, seat: Seat) -> dict[str, Any]:
     some |= {"published_tests": _PLAIN, "parameters": COUNT, "belief_bytes": COUNT}
     some |= {"small": _each(LINE), "columns": _TEXTS, "positive": Kind("0 or 1", lambda v: is_count(v, 1))}
     found = fields(told, kinds | {name: none_or(kind) for name, kind in some.items()}, whose)
-    clients = [_client_of(client, i == seat.number) for i, client in enumerate(found["clients"])]
+    clients, own = list[dict[str, Any]](), (*PARTS, "labels", "cluster", "notes")
+    for i, client in enumerate(found["clients"]):
+        kinds = {"name": NAME} | {key: kinds_of(Facts)[key] for key in own}
+        clients.append(fields(client, kinds, "a client that is shown"))
+        if i != seat.number and any(clients[i][key] not in (0, None, ()) for key in own):
+            named = shown(clients[i]["name"])
+            raise BadData(f"it tells of the rows of {named}, which is another site")
     names = [c["name"] for c in clients]
     placed = (seat.number, seat.name) in enumerate(names) and len(names) == seat.sites
     if not placed or {*names} != {*seat.others, seat.name}:
@@ -304,15 +315,6 @@ def _about_of(told: Any, seat: Seat) -> dict[str, Any]:
     if set(found["small"] or {}) - {seat.name}:
         raise BadData(f"{whose}: it tells of the rows of other sites")
     return {**{k: v for k, v in found.items() if v is not None}, "clients": clients, "command": None}
-
-
-def _client_of(told: Mapping[str, Any], own: bool) -> dict[str, Any]:
-    names = (*PARTS, "labels", "cluster", "notes")
-    kinds = {"name": NAME} | {key: kinds_of(Facts)[key] for key in names}
-    found = fields(told, kinds, "a client that is shown")
-    if not own and any(found[key] not in (0, None, ()) for key in names):
-        raise BadData(f"it tells of the rows of {shown(found['name'])}, which is another site")
-    return found
 
 
 def _round_of(told: Mapping[str, Any], seat: Seat, most_rounds: int) -> _Round:
@@ -384,15 +386,3 @@ def _calibration_of(end: Mapping[str, Any], seat: Seat) -> dict[str, np.ndarray]
     for kind, rows in found.items():
         arrays[kind][:, seat.number] = rows
     return arrays
-
-
-def _privacy_of(end: Mapping[str, Any], seat: Seat) -> dict[str, Any] | None:
-    """What looking at the site's rows has cost."""
-    if end.get("privacy") is None:
-        return None
-    whose = "what looking at rows has cost, as it is shown"
-    kinds = dict.fromkeys(("budget", "outside", "scores"), _PLAIN) | {"delta": _FINITE, "sites": _TABLES}
-    found = fields(end["privacy"], kinds, whose)
-    if [site.get("name") for site in found["sites"]] != [seat.name]:
-        raise BadData(f"{whose}: it is of other sites")
-    return dict(end["privacy"])

@@ -241,9 +241,8 @@ class Post:
         name, here, now = question.name, self.presence, time.monotonic()
         while question.replies:
             found = self._opened(question, *question.replies.pop(0))
-            if isinstance(found, Missing) and found.text.endswith(
-                assembly.LATER
-            ):  # it has not been looked at
+            later = isinstance(found, Missing) and found.text.endswith(assembly.LATER)
+            if isinstance(found, Missing) and later:  # it has not been looked at
                 question.excuse, question.sent, question.pause_until = found.text, None, now + PAUSE
             elif found is not None:
                 return found
