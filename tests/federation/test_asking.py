@@ -10,7 +10,7 @@ from room import HELPERS, Room, told_scores
 
 from coterie.core.errors import Refused
 from coterie.core.wire import pack
-from coterie.federation.lead.withdrawals import withdrawn
+from coterie.federation.lead.orders import withdrawn
 from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_promised, objection_to
 from coterie.nets.offers import Limits
@@ -171,7 +171,7 @@ def test_a_lead_that_goes_on_without_asking_gets_nothing(tmp_path, monkeypatch, 
     """It does not ask, or asks and does not care: the site refuses to give, and takes no part any more."""
     room = Room(tmp_path, {"b": Policy(share_at_most=0.01)})
     if what == "not offered":
-        monkeypatch.setattr("coterie.federation.lead.withdrawals.limited", lambda net: set())
+        monkeypatch.setattr("coterie.federation.lead.orders.limited", lambda net: set())
         monkeypatch.setattr("coterie.federation.lead.net.limited", lambda net: set())
     else:
         nothing = pack({"withdraws": []}, {})

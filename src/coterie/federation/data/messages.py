@@ -175,13 +175,13 @@ class Common:
 
     def gaps(self, lacks: Any) -> dict[str, Any]:
         """Which columns some site lacks, and all, from what each says of its own [site, column]."""
-        gaps = self._prepare.gaps(lacks_of(lacks, len(self.columns)))
+        gaps = self._prepare.gaps(_lacks_of(lacks, len(self.columns)))
         return {"some": gaps.some.tolist(), "every": gaps.every.tolist()}
 
     def agreed(self, lacks: Any, sums: Any) -> tuple[list[Any], bool]:
         """[column] what follows from everybody's sums [site, column]; and whether any had to be told."""
-        prepare, gone = self._prepare, lacks_of(lacks, len(self.columns))
-        found = sums_of(sums, prepare, gone)
+        prepare, gone = self._prepare, _lacks_of(lacks, len(self.columns))
+        found = _sums_of(sums, prepare, gone)
         told = any(s is not None for row in found for s in row)
         return list(prepare.agreed(prepare.gaps(gone), found)), told
 
@@ -285,7 +285,7 @@ def _column_of(told: Any, whose: str) -> Column:
     return Column(**{**found, "codes": tuple(map(float, codes))})
 
 
-def lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:
+def _lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:
     """[site, column]."""
     if not is_list(told, lambda row: is_list(row, SWITCH.fits, columns) and len(row) == columns, _MOST_SITES):
         must = f"{columns} times true or false for each of the sites"
@@ -296,7 +296,7 @@ def lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:
 def gaps_of(told: Any, prepare: TabularPrepare) -> Gaps:
     """Which columns some site lacks, and all, as `Common.gaps` tells it."""
     rows = [told.get(name) for name in ("some", "every")] if isinstance(told, Mapping) else [None, None]
-    some, every = (np.array(row) for row in lacks_of(rows, len(prepare.columns)))
+    some, every = (np.array(row) for row in _lacks_of(rows, len(prepare.columns)))
     if bool((every & ~some).any()):
         raise BadData(f"columns that all sites lack and none does: {AGAIN}")
     return Gaps(some, every, some if prepare.absent == "common" else np.zeros_like(some))
@@ -321,7 +321,7 @@ def agreed_of(told: Any, prepare: TabularPrepare, gaps: Gaps) -> list[Agreed]:
     return found
 
 
-def sums_of(told: Any, prepare: TabularPrepare, lacks: Sequence[Sequence[bool]]) -> list[list[Told]]:
+def _sums_of(told: Any, prepare: TabularPrepare, lacks: Sequence[Sequence[bool]]) -> list[list[Told]]:
     """[site, column], of as many sites as there are `lacks`."""
     if not is_list(told, lambda row: isinstance(row, list | tuple), _MOST_SITES) or len(told) != len(lacks):
         raise BadData(f"sums are {shown(told)}, but must be a list for each of {len(lacks)} sites")

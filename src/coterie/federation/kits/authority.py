@@ -143,7 +143,7 @@ def found_federation(
     for line in _twice(name for name, _ in members):
         wrong.add(line)
     with wrong.one():
-        listen = _listening(host, listen)
+        listen = kit.listening(host, listen)
     with wrong.one():
         kit.check_port(port)
     with wrong.one():
@@ -231,25 +231,6 @@ def _at_work(folder: str | Path) -> Iterator[Office]:
         raise BadRun(f"{folder} is being changed by another command: wait for it") from None
     with lock:
         yield office
-
-
-def _listening(host: str, listen: str) -> str:
-    """Where a relay listens that is reached as `host`: on this machine alone unless one says where."""
-    kit.check_host(host)
-    address = kit.address_in(host)
-    if address is not None and address.is_unspecified:
-        raise BadInput(f"host {shown(host)} is where one listens: give the address that sites connect to")
-    if listen:
-        kit.check_host(listen, "listen")
-        return listen
-    if host == "localhost":
-        return kit.LOOPBACK
-    if address is not None and address.is_loopback:
-        return host
-    raise BadInput(
-        f"host {shown(host)} is reached from elsewhere, and nothing listens there unless you say so: "
-        f"add {option('listen', '0.0.0.0')}, or the one address to listen on"
-    )
 
 
 def _place_of(folder: Path, name: str, role: Role) -> Path:

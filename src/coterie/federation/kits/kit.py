@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coterie.core.errors import BadInput, Refused, shown
+from coterie.core.errors import BadInput, Refused, option, shown
 from coterie.federation.kits import certificates
 from coterie.federation.kits.certificates import ROLES, Card, Role, card_of, check_name
 
@@ -114,8 +114,8 @@ def read_kit(folder: str | Path) -> Kit:
         raise BadInput(f"{path}: role {shown(told['role'])} must be one of {', '.join(ROLES)}")
     try:
         check_name(told["name"])
-        check_host(told["host"])
-        check_host(listen, "listen")
+        _check_host(told["host"])
+        _check_host(listen, "listen")
         check_port(told["port"])
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
@@ -184,8 +184,8 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
         raise BadInput(f"{path} is {error}: copy the kit again as it was made") from None
 
 
-def check_host(host: Any, what: str = "host") -> None:
-    if not isinstance(host, str) or (address_in(host) is None and not HOST.fullmatch(host)):
+def _check_host(host: Any, what: str = "host") -> None:
+    if not isinstance(host, str) or (_address_in(host) is None and not HOST.fullmatch(host)):
         raise BadInput(f"{what} {shown(host)} must be a host's name or address: try {LOOPBACK}")
 
 
@@ -194,7 +194,26 @@ def check_port(port: int) -> None:
         raise BadInput(f"port={port} must be from 1 to 65535: try 8443")
 
 
-def address_in(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def listening(host: str, listen: str) -> str:
+    """Where a relay listens that is reached as `host`: on this machine alone unless one says where."""
+    _check_host(host)
+    address = _address_in(host)
+    if address is not None and address.is_unspecified:
+        raise BadInput(f"host {shown(host)} is where one listens: give the address that sites connect to")
+    if listen:
+        _check_host(listen, "listen")
+        return listen
+    if host == "localhost":
+        return LOOPBACK
+    if address is not None and address.is_loopback:
+        return host
+    raise BadInput(
+        f"host {shown(host)} is reached from elsewhere, and nothing listens there unless you say so: "
+        f"add {option('listen', '0.0.0.0')}, or the one address to listen on"
+    )
+
+
+def _address_in(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """None for a name."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(text)

@@ -28,9 +28,8 @@ from coterie.core.learner import Learner
 from coterie.core.observer import What, said
 from coterie.core.wire import pack
 from coterie.engines.base import Engine
-from coterie.federation.lead.orders import Orders, Transport, unsound
+from coterie.federation.lead.orders import Orders, Transport, limited, unsound, withdrawing
 from coterie.federation.lead.sites import TICK, Backoff, Met
-from coterie.federation.lead.withdrawals import limited, withdrawing
 from coterie.federation.lead.witness import Witness
 from coterie.federation.messages import printable
 from coterie.federation.plans.plan import Plan, plan_of, signed_plan

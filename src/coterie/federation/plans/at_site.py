@@ -26,7 +26,6 @@ from coterie.federation.plans.plan import (
     PlanGuard,
     PlannedVisit,
     in_words,
-    verified_plan,
 )
 from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_visit
@@ -70,7 +69,7 @@ class SitePlans:
         """The guard of a run that may begin; else Refused. People here are told its plan, once. A run has one
         plan, and its guard goes on counting when the run goes on.
         """
-        plan = verified_plan(begin.get("plan"), lead, run)
+        plan = Plan.verified(begin.get("plan"), lead, run)
         plan.check_begin(begin)
         digest, guard, began = plan.digest(lead.name), self.guards.get(run), home / BEGAN
         before = guard.digest if guard is not None else began.read_text() if began.exists() else ""

@@ -103,6 +103,27 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
         text = msgspec.structs.replace(self, seconds=0.0).text
         return hashlib.sha256(f"{lead}\n{text}".encode()).hexdigest()[:_DIGEST]
 
+    @classmethod
+    def verified(cls, told: Any, lead: Card, run: str) -> Plan:
+        """The plan of this run, if this lead has signed it; else Refused."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        if told is None:
+            raise Refused(f"a run without a plan of what it will ask: {AGAIN}")
+        texts = isinstance(told, Mapping) and all(isinstance(told.get(k), str) for k in ("plan", "signature"))
+        if not texts or len(told["plan"]) > _LARGEST:
+            raise Refused(f"a plan that cannot be read: {AGAIN}")
+        said_so = _message(lead.federation, lead.name, run, told["plan"])
+        try:
+            signature = b64decode(told["signature"], validate=True)
+            lead.public_key.verify(signature, said_so, ec.ECDSA(hashes.SHA256()))
+        except (InvalidSignature, ValueError):
+            line = f"a plan that {shown(lead.name)[1:-1]} has not signed for this run"
+            raise Refused(f"{line}: start the run anew") from None
+        return plan_of(told["plan"])
+
     def check_begin(self, begin: Mapping[str, Any]) -> None:
         """What a run says when it begins is what its plan says."""
         sites = len(set(map(str, begin["sites"])))
@@ -145,27 +166,6 @@ def signed_plan(kit: Kit, run: str, plan: Plan) -> dict[str, str]:
     text = plan.text
     signature = kit.key.sign(_message(kit.federation, kit.name, run, text), ec.ECDSA(hashes.SHA256()))
     return {"plan": text, "signature": b64encode(signature).decode()}
-
-
-def verified_plan(told: Any, lead: Card, run: str) -> Plan:
-    """The plan of this run, if this lead has signed it; else Refused."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    if told is None:
-        raise Refused(f"a run without a plan of what it will ask: {AGAIN}")
-    texts = isinstance(told, Mapping) and all(isinstance(told.get(k), str) for k in ("plan", "signature"))
-    if not texts or len(told["plan"]) > _LARGEST:
-        raise Refused(f"a plan that cannot be read: {AGAIN}")
-    said_so = _message(lead.federation, lead.name, run, told["plan"])
-    try:
-        signature = b64decode(told["signature"], validate=True)
-        lead.public_key.verify(signature, said_so, ec.ECDSA(hashes.SHA256()))
-    except (InvalidSignature, ValueError):
-        line = f"a plan that {shown(lead.name)[1:-1]} has not signed for this run"
-        raise Refused(f"{line}: start the run anew") from None
-    return plan_of(told["plan"])
 
 
 # what is held against it

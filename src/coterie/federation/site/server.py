@@ -50,7 +50,7 @@ from coterie.federation.site.ledger_signer import Signer
 from coterie.federation.site.request_log import CpuTime, RequestLog, words_for, words_for_answer
 from coterie.federation.site.rows import Message, RowRequests, who_asks
 from coterie.federation.site.session import SendToPeer, Session
-from coterie.federation.site.state_folders import forget_old_runs, home_of, make_home, run_of
+from coterie.federation.site.state_folders import RunFolders, run_of
 from coterie.federation.site.views import Seat, ViewStore
 from coterie.federation.transport.compression import Compression
 from coterie.nets.site import ERRORS, PARTS
@@ -126,7 +126,7 @@ class SiteServer(RowRequests):
         self.views = ViewStore(state, policy.max_rounds)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
-        forget_old_runs(state)
+        self.runs = RunFolders(state)
         self.outcome, self.does = "done", ""  # of what it is asked at present, for who reads of it later
 
     # messages of all kinds
@@ -275,7 +275,7 @@ class SiteServer(RowRequests):
             named = f"a run of {shown(message['work']['sites'])} sites that names {many}"
             raise Refused(f"{named}: is it of another version?")
         company.check(self.policy.min_sites)
-        (client, places), home = data.folded(message.get("fold")), home_of(self.state, run, leader)
+        (client, places), home = data.folded(message.get("fold")), self.runs.of(run, leader)
         plan = self._admit(message, run, home, client)
         for rows in places.values():  # what the run is about, so that it is not refused in its middle
             self.guard.tell(rows, who_asks(leader, run))
@@ -291,7 +291,7 @@ class SiteServer(RowRequests):
         session.visits = max(self.visited.get(run, 0), self.guard.tried[run])
         blank = session.began(message)
         self._count_today(_BEGUN, begun)  # one that was refused did not begin, and leaves nothing
-        make_home(home, leader, plan.digest)
+        self.runs.make(home, leader, plan.digest)
         self.views.let_go()
         self.compression.clear()
         self.session, self.run, self.leader = session, run, leader

@@ -33,12 +33,12 @@ from coterie.federation.site.budget import SECRET, secret_at
 from coterie.federation.site.state_folders import (
     ABOUT,
     KEY,
+    KIN,
     STATE,
     STATE_FILES,
     damaged,
     home_in,
     kin_of,
-    make_kin,
     one_at_a_time,
     path_part,
     read_about,
@@ -111,7 +111,7 @@ def open_state(kit: Kit, data: Dataset, given: str, say: _Say) -> Iterator[Path]
             _find_kin(home, mine)
             there = (kit.folder / STATE).resolve()  # below another root, to which the kit leads
             if there != home and (there / ABOUT).exists():
-                make_kin(home, there)
+                _make_kin(home, there)
         whose, since = f"site {kit.name} of {kit.federation}", read_about(home)["since"]
         if empty:
             say(f"nothing is kept of {whose} yet: what it spends, decides and counts begins anew, in {home}")
@@ -198,7 +198,18 @@ def _find_kin(home: Path, mine: RowMarks) -> None:
         if named or mine.same_rows(_marks_at(other)):
             for one in (other, *kin_of(other)):
                 if one != home:
-                    make_kin(home, one)
+                    _make_kin(home, one)
+
+
+def _make_kin(state: Path, other: Path) -> None:
+    """Each counts at the other from now on, and for ever: rows that change later do not part them."""
+    below = root_of(state) == root_of(other)
+    for one, name in ((state, other), (other, state)):
+        line = name.relative_to(root_of(name)).as_posix() if below else str(name)
+        path = one / KIN
+        if not path.exists() or line not in path.read_text().splitlines():
+            with readable_errors(path), path.open("a") as file:
+                file.write(line + "\n")
 
 
 def _link_kit(kit: Kit, home: Path) -> None:
