@@ -96,14 +96,31 @@ class _Mishaps:
         self.told(f"  {time.monotonic() - self.begun:5.1f} s  {line}")
 
     def all(self, long: bool) -> None:
-        first, second, third, *_ = self.ward.study.sites
-        self.ward.start_all()
+        ward, (first, second, third, *_) = self.ward, self.ward.study.sites
+        ward.start_all()
         self.say("relay and sites are connected")
-        self.drive([*self.ward.led(_WORK), "--federation.patience", str(_PATIENCE), "--out", str(self.run)])
-        self.cut(first)
-        self.kill_relay()
-        self.kill_driver()
-        self.kill_site(second)
+        self.drive([*ward.led(_WORK), "--federation.patience", str(_PATIENCE), "--out", str(self.run)])
+        at = self.after(2)
+        ward.place.cut(first)
+        time.sleep(_SHORT)
+        ward.place.heal(first)
+        self.say(f"round {at}: the cable of {first} was cut for {_SHORT:g} s")
+        at = self.after(4)
+        ward.processes["coordinator"].kill()
+        ward.start("coordinator")
+        ward.ready("coordinator")
+        self.say(f"round {at}: the relay was killed, and is started again")
+        at = self.after(4)
+        self.driver.kill()
+        self.drive(["resume", str(self.run)])
+        self.say(f"round {at}: the driver was killed, and the run is resumed")
+        at = self.after(6)
+        ward.processes[second].kill()
+        time.sleep(_NOTICE)
+        with self.standing():
+            ward.start(second)
+            ward.ready(second)
+        self.say(f"round {at}: {second} was killed, and is started and connected again")
         if long:
             self.cut_for_long(third)
         if code := self.driver.wait(_LONGEST):
@@ -113,37 +130,6 @@ class _Mishaps:
     def drive(self, words: Sequence[str]) -> None:
         log = self.ward.home("lead") / "output.log"
         self.driver: Running = self.ward.place.run("lead", command(*words), log=log)
-
-    # what happens
-
-    def cut(self, site: str) -> None:
-        at = self.after(2)
-        self.ward.place.cut(site)
-        time.sleep(_SHORT)
-        self.ward.place.heal(site)
-        self.say(f"round {at}: the cable of {site} was cut for {_SHORT:g} s")
-
-    def kill_relay(self) -> None:
-        at = self.after(4)
-        self.ward.processes["coordinator"].kill()
-        self.ward.start("coordinator")
-        self.ward.ready("coordinator")
-        self.say(f"round {at}: the relay was killed, and is started again")
-
-    def kill_driver(self) -> None:
-        at = self.after(4)
-        self.driver.kill()
-        self.drive(["resume", str(self.run)])
-        self.say(f"round {at}: the driver was killed, and the run is resumed")
-
-    def kill_site(self, site: str) -> None:
-        at = self.after(6)
-        self.ward.processes[site].kill()
-        time.sleep(_NOTICE)
-        with self.standing():
-            self.ward.start(site)
-            self.ward.ready(site)
-        self.say(f"round {at}: {site} was killed, and is started and connected again")
 
     def cut_for_long(self, site: str) -> None:
         at, begun = self.after(4), time.monotonic()
@@ -167,8 +153,6 @@ class _Mishaps:
             yield
         finally:
             self.driver.thaw()
-
-    # what is waited for
 
     def after(self, rounds: int) -> int:
         """The round that the run is in, so many after that of now."""

@@ -104,10 +104,6 @@ def study(say: Say) -> Study:
             raise
         say(INSTEAD)
         return breast_cancer()
-    return _heart_disease(paths)
-
-
-def _heart_disease(paths: Sequence[Path]) -> Study:
     table, ill = heart.read_hospitals(paths)
     columns = [c for c in heart.COLUMNS if c not in heart.SPARSE]
 

@@ -246,7 +246,14 @@ class Post:
                 question.excuse, question.sent, question.pause_until = found.text, None, now + PAUSE
             elif found is not None:
                 return found
-        self._read_note(question)
+        while question.notes:  # what a receiver says of a question that it has not answered yet
+            found = self._opened(question, *question.notes.pop())
+            if isinstance(found, bytes):
+                question.heard_at = time.monotonic()
+                question.excuse = printable(found.decode("utf-8", "replace"), 200)
+        if question.excuse and not question.people_know:
+            question.people_know = True
+            self.say(f"{name} is {question.excuse}; waiting for it")
         if question.trouble:
             return Missing(name, "refused", question.trouble)
         if self._closed:
@@ -273,17 +280,6 @@ class Post:
             question.people_know = True
             self.say(question.late(now))
         return None
-
-    def _read_note(self, question: _Question) -> None:
-        """What a receiver says of a question that it has not answered yet; people hear it once."""
-        while question.notes:
-            found = self._opened(question, *question.notes.pop())
-            if isinstance(found, bytes):
-                question.heard_at = time.monotonic()
-                question.excuse = printable(found.decode("utf-8", "replace"), 200)
-        if question.excuse and not question.people_know:
-            question.people_know = True
-            self.say(f"{question.name} is {question.excuse}; waiting for it")
 
     def _dispatch(self, question: _Question, member: Member, turn: tuple[int, float]) -> None:
         header: Header = {"from": self.kit.name, "to": question.name, "kind": question.kind}
