@@ -5,8 +5,8 @@
     SITE_ORDERS  what a lead asks of a site, by what it says to `do`; models go beside it as tensors
     ...Answer    what a site says to an order
 
-What helpers are asked is in `sealing/helper.py`, what sites and helpers send each other in `sealing/messages.py`,
-and what sites tell of their rows in `data/`.
+What helpers are asked is in `sealing/helper.py`, what sites and helpers send each other in
+`sealing/messages.py`, and what sites tell of their rows in `data/`.
 All of it is decoded strictly: a field that is missing, unknown, or of another kind is refused, as is a schema
 that is not known here. Parties greet the relay with their schema too, so that one federation speaks one. A
 message without a schema is of a version before there was one, and that is the first.

@@ -11,14 +11,20 @@
 
 Given the same rows, seed and order of sites, the clients are those of one process that has all rows, to the
 last bit (`data/build.py` takes the same steps). Whatever comes from others is checked first.
+
+A recipe for several sites, or several files, is read for the site of that name alone: files of the others
+need not be there. A table of a single site is that site's, whatever it is called there. With a recipe that
+all sites share, a path says where this site's table is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +37,7 @@ from coterie.data.dataset import Arrays, Dataset
 from coterie.data.forbidden import without
 from coterie.data.intake import Array
 from coterie.data.partition.base import Split
-from coterie.data.partition.silos import Silos
+from coterie.data.partition.silos import Silos, texts_of
 from coterie.data.preparation import Column, Preparation, drop_incomplete
 from coterie.data.sources.base import Source
 from coterie.data.sources.table import TableFile
@@ -40,9 +46,11 @@ from coterie.data.tables.texts import plain
 from coterie.data.tabular import Gaps, TabularPrepare, Told
 from coterie.federation.data.agreement import differences, joined_lines
 from coterie.federation.data.messages import NAMES, Common, Hello, agreed_of, fields, gaps_of
-from coterie.federation.data.own_table import own_rows
 from coterie.nets.site import PARTS
 from coterie.sites.folds import deal_folds, first_rows, held_out, refuse_many_folds
+
+if TYPE_CHECKING:
+    from coterie.data.tables.read import Table
 
 _DEEPEST = 1  # folds that a fold may lie within
 FEWEST = 3  # of one or two values, the mean and the deviation are as good as the values
@@ -79,7 +87,8 @@ class SiteData:
             called = f"{getattr(type(source), 'name', type(source).__name__)} is no table of a site's own"
             remedy = "use --data table, or say how it is dealt to sites, --split iid --clients 10"
             raise BadInput(f"{called}: {remedy}")
-        return cls(apart_from_split(own_rows(source, name), Silos()), name)
+        own = _OneSite(**{f.name: getattr(source, f.name) for f in dataclasses.fields(source)}, whose=name)
+        return cls(apart_from_split(_rows_of_site(own.load(), name), Silos()), name)
 
     @classmethod
     def dealt(cls, source: Source, split: Split, clients: int | None, seed: int, name: str) -> SiteData:
@@ -171,8 +180,12 @@ class SiteData:
             numbers = np.array([common.classes.index(c) for c in data.classes])
             data = _with_pools(data, [Arrays(p.x, numbers[p.y], p.columns) for p in data.pools])
         if data.recipe is not None:
-            names = [c.name for c in common.columns]
-            data = replace(data, recipe=_rearranged(data.recipe, names, common.classes))
+            recipe, inputs = data.recipe, {plain(r.name): r for r in data.recipe.inputs}
+            rules = [replace(inputs[plain(c.name)], name=c.name) for c in common.columns]
+            others, classes = [r for r in recipe.rules if r not in recipe.inputs], tuple(common.classes)
+            if recipe.classes:
+                others = [replace(r, values=classes) if r is recipe.goal else r for r in others]
+            data = replace(data, recipe=replace(recipe, rules=(*rules, *others)))
         return SiteData(replace(data, classes=common.classes), self.name, self.cluster, self.place)
 
     def deal(
@@ -253,14 +266,10 @@ class SiteData:
     def facts(self) -> dict[str, Any]:
         """What the roster needs of its client: sizes, shape, names of inputs."""
         client = self._client()
-        return {
-            **{part: len(getattr(client, part)) for part in PARTS},
-            "shape": list(client.train.x.shape[1:]),
-            "outputs": class_count([client]),
-            "features": list(client.features),
-            "cluster": client.cluster,
-            "digest": digest_of(client),
-        }
+        told: dict[str, Any] = {part: len(getattr(client, part)) for part in PARTS}
+        told |= {"shape": list(client.train.x.shape[1:]), "outputs": class_count([client])}
+        told |= {"features": list(client.features), "cluster": client.cluster}
+        return told | {"digest": digest_of(client)}
 
     def labels(self) -> list[list[int]] | None:
         """Rows of each class, or without and with an event, of each part; None for a regression."""
@@ -311,16 +320,6 @@ def _without_fold(
     return held_out(client, dealt, which), {**places, "train": rows[~mine], "test": rows[mine]}
 
 
-def _rearranged(recipe: Recipe, columns: Sequence[str], classes: Sequence[str]) -> Recipe:
-    """The recipe with inputs and classes in the order of a model that was trained so, to use it."""
-    inputs = {plain(r.name): r for r in recipe.inputs}
-    rules = [replace(inputs[plain(name)], name=name) for name in columns]
-    others = [r for r in recipe.rules if r not in recipe.inputs]
-    if recipe.classes:
-        others = [replace(r, values=tuple(classes)) if r is recipe.goal else r for r in others]
-    return replace(recipe, rules=(*rules, *others))
-
-
 def _with_pools(data: Dataset, pools: Sequence[Arrays]) -> Dataset:
     return replace(data, train=pools[0], test=pools[1] if len(pools) > 1 else None)
 
@@ -333,3 +332,68 @@ def digest_of_rows(data: Dataset) -> str:
             plain_bytes = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
             total.update(plain_bytes)
     return total.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class _OneSite(TableFile):
+    """A table of which the files of other sites are not looked at."""
+
+    whose: str = ""
+
+    def _given(self) -> Recipe:
+        if len(self.paths) != 1:
+            return _for_one_site(super()._given(), self.whose, self.recipe)
+        own = str(Path(self.paths[0]).absolute())
+        return _with_file(TableFile._given(replace(self, path=())), self.whose, own)
+
+    def _found(self) -> tuple[Recipe, Mapping[str, Table]]:
+        recipe, read = super()._found()
+        return _for_one_site(recipe, self.whose, self._called()), read
+
+
+def _for_one_site(recipe: Recipe, name: str, where: str) -> Recipe:
+    """The recipe with file and columns of that site alone; a single site may be called otherwise."""
+    if recipe.sites:
+        like = [s for s in recipe.sites if plain(s) == plain(name)] or list(recipe.sites)
+        if len(like) > 1:
+            raise UnknownName(f"site of {where}", name, recipe.sites)
+        return _with_sites(replace(recipe, sites={like[0]: recipe.sites[like[0]]}), like)
+    if not recipe.site:
+        return _with_file(recipe, name, recipe.file) if recipe.file else recipe
+    from coterie.data.tables.apply_recipe import sites_in
+    from coterie.data.tables.read import read_table
+
+    here = sites_in(recipe, read_table(Path(recipe.folder) / recipe.file, recipe.encoding()))
+    return recipe if here is None else _with_sites(recipe, here)
+
+
+def _with_file(recipe: Recipe, name: str, file: str) -> Recipe:
+    """Read from that file, all of whose rows are the site's."""
+    if recipe.site:  # such a table tells itself whose its rows are
+        return _for_one_site(replace(recipe, file=file), name, file)
+    known = (s for rule in recipe.rules for s in rule.at)
+    here = next((s for s in known if plain(s) == plain(name)), name)  # as the recipe's columns call it
+    return _with_sites(replace(recipe, sites={here: file}, file=""), [here])
+
+
+def _with_sites(recipe: Recipe, sites: Collection[str]) -> Recipe:
+    """Without what is said of columns at other sites."""
+    rules = (replace(r, at={s: h for s, h in r.at.items() if s in sites}) for r in recipe.rules)
+    return replace(recipe, rules=tuple(rules))
+
+
+def _rows_of_site(data: Dataset, name: str) -> Dataset:
+    """A site's own rows: all, unless a column says that there are several sites'."""
+    columns = data.train.columns or {}
+    if not data.silos or data.silos not in columns:
+        return data
+    whose = texts_of(columns[data.silos])
+    sites = sorted({site for site in whose if site is not None})
+    like = [site for site in sites if plain(site) == plain(name)] or sites
+    if len(like) > 1:
+        raise UnknownName(f"site of {data.name}", name, sites)
+    rows = np.flatnonzero([site in like for site in whose])
+    others = len(whose) - len(rows)
+    note = (f"rows of other sites or of none, left out: {others}",) if others else ()
+    lines = None if data.lines is None else data.lines[rows]
+    return replace(data, train=data.train.take(rows), notes=(*data.notes, *note), lines=lines)
