@@ -25,7 +25,6 @@ from coterie.federation.plans.plan import (
     Plan,
     PlanGuard,
     PlannedVisit,
-    in_words,
 )
 from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_visit
@@ -120,7 +119,7 @@ def plan_objections(plan: Plan, sizes: Mapping[str, int], policy: Policy) -> lis
         try:
             _planned_effects(visit, sizes, plan, policy)
         except Refused as error:
-            lines.append(f"{in_words(visit.kernel)[:_LONG]}: {error}")
+            lines.append(f"{visit.words[:_LONG]}: {error}")
         except CoterieError:  # said when it is visited: fewer rows than a batch, say
             continue
     return lines
@@ -137,7 +136,7 @@ def plan_words(plan: Plan, lead: str, sizes: Mapping[str, int], policy: Policy) 
             does = _planned_effects(visit, sizes, plan, policy).words()
         except CoterieError as error:
             does = f"cannot be done here: {error}"
-        lines.append(f"· {in_words(visit.kernel)[:_LONG]}: {does}{ways}; {often}")
+        lines.append(f"· {visit.words[:_LONG]}: {does}{ways}; {often}")
     moves = [ORDERS[order].format(lead=lead) for order in plan.orders if order in ORDERS]
     if plan.sealed:
         moves.append("models trained here go to helpers, sealed: sums of them are all that anybody sees")

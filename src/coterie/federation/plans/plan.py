@@ -66,6 +66,11 @@ class PlannedVisit(Struct, frozen=True, forbid_unknown_fields=True):
     a_round: _Many
     dealings: _Many
 
+    @property
+    def words(self) -> str:
+        """Its kernel: sgd(lr=0.1, epochs=1, batch=32)"""
+        return _in_words(self.kernel)
+
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """What a run will ask.
@@ -193,11 +198,11 @@ def with_all_options(kernel: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(canonical(told_kernel(kernel_of(kernel))))  # type: ignore[no-any-return]
 
 
-def in_words(kernel: Mapping[str, Any]) -> str:
+def _in_words(kernel: Mapping[str, Any]) -> str:
     """A kernel as data in words, without options that are switched off: sgd(lr=0.1, epochs=1, batch=32)"""
     options = {f.name: kernel.get(f.name) for f in fields(KERNELS[str(kernel["name"])])}
     words = [
-        in_words(value) if isinstance(value, Mapping) else f"{name}={value}"
+        _in_words(value) if isinstance(value, Mapping) else f"{name}={value}"
         for name, value in options.items()
         if value not in _OFF
     ]
@@ -208,7 +213,7 @@ def in_words(kernel: Mapping[str, Any]) -> str:
 def identity_of(text: str) -> tuple[str, str, str]:
     """Of a kernel as data: which one it is in a plan, how it chooses rows, and what it is called."""
     told = with_all_options(json.loads(text))
-    return canonical(fixed_options(told)), canonical(_row_choices(told)), in_words(told)
+    return canonical(fixed_options(told)), canonical(_row_choices(told)), _in_words(told)
 
 
 class PlanGuard:
@@ -243,7 +248,7 @@ class PlanGuard:
         mark, chosen, what = identity_of(canonical(message["kernel"]))
         planned, plan = self.visits.get(mark), self.plan
         if planned is None:
-            self._refuse(what, ", ".join(in_words(v.kernel) for v in plan.visits))
+            self._refuse(what, ", ".join(v.words for v in plan.visits))
         models, round = len(message["rows"]), int(message["key"]["round"])
         if round > plan.rounds:
             self._refuse(f"{what} in round {round}", f"{plan.rounds} rounds")
@@ -255,8 +260,7 @@ class PlanGuard:
             self._refuse(f"{what} on {tried} models in the run", has)
         dealt = self.dealt.get(mark, set()) | {chosen}
         if len(dealt) > _MOST_TIMES * planned.dealings:
-            what = in_words(planned.kernel)
-            self._refuse(f"{what} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")
+            self._refuse(f"{planned.words} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")
         self.tried[mark], self.dealt[mark] = tried, dealt
 
     def _order(self, order: str) -> None:

@@ -25,7 +25,7 @@ from coterie.federation.messages import AGAIN
 from coterie.federation.policy.keys import Policy, above
 from coterie.federation.policy.rules import check_model, refuse
 from coterie.federation.site.bounds import Effects, refuse_many, with_inner
-from coterie.federation.site.rows import RowGuard, who_asks
+from coterie.federation.site.rows import RowGuard
 from coterie.kernels import Calibrate, Moments, Tallied, kernel_of
 from coterie.kernels.sketches import column_count
 from coterie.kernels.taken import OWN
@@ -172,7 +172,7 @@ class BoundedSite(Site):
         replace(effects, bytes=effects.bytes + kept).check_load(self.policy)
         if self.guard is not None:
             told = guests * max(1, len(message["beside"]))  # there may be a number for each beside it
-            self.guard.visit(effects, self.places, told, who_asks(self.leader, message.get("run")))
+            self.guard.visit(effects, self.places, told, self.leader, message.get("run"))
         return effects
 
     def kernel(self, told: Mapping[str, Any]) -> Kernel:

@@ -48,7 +48,7 @@ from coterie.federation.site.connected_sites import CardOf, ConnectedSites
 from coterie.federation.site.consent import Consent
 from coterie.federation.site.ledger_signer import Signer
 from coterie.federation.site.request_log import CpuTime, RequestLog, words_for, words_for_answer
-from coterie.federation.site.rows import Message, RowRequests, who_asks
+from coterie.federation.site.rows import Message, RowRequests
 from coterie.federation.site.session import SendToPeer, Session
 from coterie.federation.site.state_folders import RunFolders, run_of
 from coterie.federation.site.views import Seat, ViewStore
@@ -278,7 +278,7 @@ class SiteServer(RowRequests):
         (client, places), home = data.folded(message.get("fold")), self.runs.of(run, leader)
         plan = self._admit(message, run, home, client)
         for rows in places.values():  # what the run is about, so that it is not refused in its middle
-            self.guard.tell(rows, who_asks(leader, run))
+            self.guard.tell(rows, leader, run)
         tools = (self.send_to_peer, self.compression, self.budget, self.consent, self.guard)
         session = Session(
             client, int(message["number"]), home, self.policy, leader, company.others, *tools, places
