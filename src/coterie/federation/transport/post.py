@@ -168,43 +168,14 @@ class Post:
         deadline: float,
         patience: float = PATIENCE,
         waits: Waits = lambda names: None,
+        look: Callable[[], None] = lambda: None,
+        kind: str = "ask",
     ) -> dict[str, bytes | Missing]:
         """Several parties at once; an answer of each, or why there is none, after at most `deadline` seconds.
 
         Who is away may come back within `patience` seconds. `waits` is told whose answers are still to come
-        whenever they become fewer.
+        whenever they become fewer; `look`, which may end it before, is called every now and then.
         """
-        return self._exchange("ask", messages, deadline, patience, waits)
-
-    def call(
-        self, messages: Mapping[str, bytes], deadline: float, patience: float = PATIENCE
-    ) -> dict[str, bytes | Missing]:
-        """As `ask`, of what a party answers while it works at something else, for this lead as well."""
-        return self._exchange("call", messages, deadline, patience)
-
-    def send_to_peer(
-        self,
-        to: str,
-        header: Mapping[str, Any],
-        body: bytes | memoryview,
-        deadline: float,
-        patience: float = PATIENCE,
-        look: Callable[[], None] = lambda: None,
-    ) -> None:
-        """From site to site; returns when the other has taken it, else BadRun. `look` may end it before."""
-        found = self._exchange("letter", {to: enveloped(header, body)}, deadline, patience, look=look)[to]
-        if isinstance(found, Missing):
-            raise BadRun(f"a peer message from {self.kit.name} to {to} was not taken: {found.text}")
-
-    def _exchange(
-        self,
-        kind: str,
-        messages: Mapping[str, bytes],
-        deadline: float,
-        patience: float,
-        waits: Waits = lambda names: None,
-        look: Callable[[], None] = lambda: None,
-    ) -> dict[str, bytes | Missing]:
         if self.kit.name in messages:
             raise BadInput(f"{self.kit.name} cannot send to itself: leave it out")
         if self.kit.role not in ASKERS[kind]:
@@ -235,6 +206,27 @@ class Post:
                     self.presence.wait(version, min(end - time.monotonic(), TICK))
         waits(())
         return {name: done[name] for name in messages}
+
+    def call(
+        self, messages: Mapping[str, bytes], deadline: float, patience: float = PATIENCE
+    ) -> dict[str, bytes | Missing]:
+        """As `ask`, of what a party answers while it works at something else, for this lead as well."""
+        return self.ask(messages, deadline, patience, kind="call")
+
+    def send_to_peer(
+        self,
+        to: str,
+        header: Mapping[str, Any],
+        body: bytes | memoryview,
+        deadline: float,
+        patience: float = PATIENCE,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """From site to site; returns when the other has taken it, else BadRun. `look` may end it before."""
+        letter = {to: enveloped(header, body)}
+        found = self.ask(letter, deadline, patience, look=look, kind="letter")[to]
+        if isinstance(found, Missing):
+            raise BadRun(f"a peer message from {self.kit.name} to {to} was not taken: {found.text}")
 
     def _step(self, question: _Question, end: float, patience: float) -> bytes | Missing | None:
         """The answer, or that there will be none, or nothing yet; sends the question if it is time to."""
