@@ -300,8 +300,7 @@ class Federated(Remote):
         also = {"store": self.now} if first else {}
         messages = dict[int, Message]()
         for s in here:
-            # the oldest round that it may have to go back to: one that is lost, or resumed, does not count
-            oldest = min([round, *(r for r in (self.last[s], self.saved[s]) if r >= 0)])
+            oldest = self._needed(s, round)
             messages[s] = ({"do": "keep", "live": sorted(ids[s]), "round": oldest, **also}, {})
         _, silent = self.post.try_to_ask(messages, quiet=True)
         if first:
@@ -316,6 +315,10 @@ class Federated(Remote):
             self.due[site] = [(new, data) for new, data in due if new & ids[site]]
         for net in self.pools.values():
             net.keep((), round)
+
+    def _needed(self, site: int, round: int) -> int:
+        """The oldest round that it may have to go back to: one that is lost, or resumed, does not count."""
+        return min([round, *(r for r in (self.last[site], self.saved[site]) if r >= 0)])
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         own, self.saved = self.kept_here(self.post.ids(live)[COORDINATOR]), list(self.last)

@@ -375,8 +375,12 @@ def connection_problems(kit: Kit) -> list[str]:
         why = f"the relay does not greet within {WAIT:g} s: try again"
     finally:
         line.close()
-    lines = [why] if why else []
-    if abs(line.gap) > CLOCKS:
-        apart = f"{abs(line.gap):.0f} s {'ahead of' if line.gap > 0 else 'behind'}"
-        lines.append(f"the relay's clock is {apart} this machine's: set whichever is wrong")
+    lines = [why, *_clocks(line.gap)] if why else _clocks(line.gap)
     return lines or [f"all is well: {kit.host}:{kit.port} lets {kit.name} in"]
+
+
+def _clocks(gap: float) -> list[str]:
+    if abs(gap) <= CLOCKS:
+        return []
+    ahead = "ahead of" if gap > 0 else "behind"
+    return [f"the relay's clock is {abs(gap):.0f} s {ahead} this machine's: set whichever is wrong"]
