@@ -123,7 +123,7 @@ def found_federation(
     folder = Path(folder)
     wrong = Gathered()
     with wrong.one():
-        _check_free(folder)
+        check_free(folder)
     if not sites:
         wrong.add(f"a federation needs a site: name one or more with {option('sites', 'a')}")
     members: list[tuple[str, Role]] = [(COORDINATOR, "coordinator"), *((site, "site") for site in sites)]
@@ -249,7 +249,7 @@ def _twice(names: Iterable[str]) -> list[str]:
     return lines
 
 
-def _check_free(folder: Path) -> None:
+def check_free(folder: Path) -> None:
     """A folder that is new or empty. Not the one a shell is in: another takes its place."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is there and not empty: give the name of a new folder")
