@@ -10,8 +10,8 @@ from room import HELPERS, Room, told_scores
 
 from coterie.core.errors import Refused
 from coterie.core.wire import pack
-from coterie.federation.lead.withdrawals import withdrawn
-from coterie.federation.policy.keys import Policy, limits_of
+from coterie.federation.lead.orders import withdrawn
+from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_promised, objection_to
 from coterie.nets.offers import Limits
 from coterie.runs.builder import prepare
@@ -171,7 +171,7 @@ def test_a_lead_that_goes_on_without_asking_gets_nothing(tmp_path, monkeypatch, 
     """It does not ask, or asks and does not care: the site refuses to give, and takes no part any more."""
     room = Room(tmp_path, {"b": Policy(share_at_most=0.01)})
     if what == "not offered":
-        monkeypatch.setattr("coterie.federation.lead.withdrawals.limited", lambda net: set())
+        monkeypatch.setattr("coterie.federation.lead.orders.limited", lambda net: set())
         monkeypatch.setattr("coterie.federation.lead.net.limited", lambda net: set())
     else:
         nothing = pack({"withdraws": []}, {})
@@ -199,8 +199,8 @@ def test_helpers_refuse_sums_with_too_few_others():
 
 
 def test_the_three_keys_of_a_policy():
-    assert not limits_of(Policy())
-    assert limits_of(Policy(share_at_most=0.5, others_at_least=3, leverage=0.4)) == Limits(0.5, 3, 0.4)
+    assert not Policy().limits
+    assert Policy(share_at_most=0.5, others_at_least=3, leverage=0.4).limits == Limits(0.5, 3, 0.4)
     for key, value in (("share_at_most", 0.0), ("others_at_least", -1), ("leverage", 2.0)):
         with pytest.raises(Exception, match=f"{key}={value:g} must"):
             Policy(**{key: value})

@@ -23,7 +23,7 @@ from coterie.federation.lead import connector
 from coterie.federation.lead.sites import Lines, meet
 from coterie.federation.policy.keys import Policy, Work, objections
 from coterie.federation.policy.rules import policy_of
-from coterie.federation.site.budget import LEDGER, SECRET, SiteBudget, content_of, secret_key
+from coterie.federation.site.budget import LEDGER, SECRET, SiteBudget, content_of
 from coterie.federation.site.server import SiteServer
 from coterie.kernels import SGD, Calibrate, Noisy, Score
 from coterie.kernels.dp import DP
@@ -126,12 +126,12 @@ def test_any_difference_gives_another_key(tmp_path):
         content_of(facts, w, {"anchor": w}, None),
         content_of(facts, w, {}, w),
     ]
-    keys = [secret_key(purse, content, key) for content in contents]
-    assert secret_key(purse, contents[0], key) == keys[0]
+    keys = [purse.secret_key(content, key) for content in contents]
+    assert purse.secret_key(contents[0], key) == keys[0]
     assert len({k.seed for k, _ in keys}) == len({mark for _, mark in keys}) == len(keys)
     assert (keys[0][0].round, keys[0][0].rounds) == (3, 9)
     (tmp_path / SECRET).unlink()
-    assert secret_key(purse, contents[0], key) != keys[0]
+    assert purse.secret_key(contents[0], key) != keys[0]
 
 
 def test_what_has_no_bound_is_refused_where_there_is_a_budget(tmp_path):

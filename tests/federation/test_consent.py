@@ -95,7 +95,7 @@ def test_a_lead_that_goes_on_all_the_same_gets_nothing(tmp_path, monkeypatch, wh
     why = say(room, "b", "a", allow=False)
     if what == "does not ask":
         monkeypatch.setattr("coterie.federation.lead.net.limited", lambda net: set())
-        monkeypatch.setattr("coterie.federation.lead.withdrawals.limited", lambda net: set())
+        monkeypatch.setattr("coterie.federation.lead.orders.limited", lambda net: set())
     else:
         room.change = lambda name, message, said: (
             pack({"withdraws": []}, {}) if message.get("do") == "offer" else said

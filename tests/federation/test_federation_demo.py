@@ -18,7 +18,7 @@ from coterie.cli.main import main
 from coterie.core.errors import BadData, BadRun
 from coterie.data.preparation import Column
 from coterie.data.sources.heart_disease import HeartDisease
-from coterie.federation.demo import rehearsal, show
+from coterie.federation.demo import rehearsal
 from coterie.federation.demo import ward as parties
 from coterie.federation.demo.ward import Study, Ward
 
@@ -65,7 +65,7 @@ def test_the_demo(demo, tmp_path, times):
         said = "\n".join(running.lines)
         assert (parties.INSTEAD in said) is (i == 0 or not HeartDisease().at_hand())
         assert re.search(r"a relay and 4 sites, .+: all connected after \d+\.\d s", said)
-        for method in show.METHODS:
+        for method in parties.METHODS:
             assert re.search(rf"^{method} +\d\d\.\d", said, re.MULTILINE), said
         assert re.search(r"^2,\w+,0\.\d+,0\.\d+,", said, re.MULTILINE), "a prediction for the first row"
         assert re.search(r"looked for (569|920) rows and 12 models .+: none there", said)
@@ -190,8 +190,8 @@ def test_damaged_data_is_no_reason_for_other_data(monkeypatch):
 def test_what_is_in_the_wrong_place_is_found(tmp_path, party, content, says):
     ward = Ward(Here(["x"], tmp_path), tmp_path, study())
     for i, site in enumerate("abcd", 1):
-        for method in show.PERSONAL:
-            folder = show.models(ward, site) / method
+        for method in parties.PERSONAL:
+            folder = ward.models(site) / method
             folder.mkdir(parents=True)
             arrays = {"small": np.zeros(1, np.float32), "large": np.full(5, i + 0.5, np.float32)}
             save_file(arrays, folder / "weights.safetensors")
@@ -199,9 +199,11 @@ def test_what_is_in_the_wrong_place_is_found(tmp_path, party, content, says):
     (ward.home(party) / "file").write_bytes(content)
     if says:
         with pytest.raises(BadRun, match=says):
-            show.search(ward)
+            parties.search(ward)
     else:
-        assert show.search(ward).startswith("looked for 12 rows and 12 models of sites' own in all 1 files")
+        assert parties.search(ward).startswith(
+            "looked for 12 rows and 12 models of sites' own in all 1 files"
+        )
 
 
 def line(round, accuracy=0.5, **more):

@@ -11,7 +11,8 @@ import torch
 from coterie.core.errors import BadData, BadInput, BadRun, Refused
 from coterie.core.wire import pack, unpack
 from coterie.features.sealed.ring import decoded
-from coterie.federation.sealing.helper import Helper, as_tensor, as_words, check_parties
+from coterie.federation.sealing.helper import Helper
+from coterie.federation.sealing.messages import as_tensor, as_words, check_parties
 from coterie.federation.sealing.site import SealedSite
 
 RUN, BITS = "0" * 32, 24

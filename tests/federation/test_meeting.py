@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coterie.core.errors import BadData
-from coterie.federation.data.agreement import match, roster
-from coterie.federation.data.messages import facts_of, hello_of
+from coterie.federation.data.agreement import match
+from coterie.federation.data.messages import Facts, Hello
 
 
 def column(name, kind="number", values=(), unit="", **more):
@@ -206,7 +206,7 @@ def test_a_column_without_any_value_is_refused_where_the_rule_is_to():
 )
 def test_every_field_is_checked(change, said):
     with pytest.raises(BadData) as caught:
-        hello_of(hello(**change), "b")
+        Hello.of(hello(**change), "b")
     assert said in str(caught.value)
     assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value)
@@ -283,7 +283,7 @@ def test_a_stranger_makes_no_other_trouble_than_being_refused(path, new, others)
 def test_odd_facts_are_refused(path, new):
     meeting = match({"a": hello()})
     try:
-        found = roster(meeting, {"a": changed(FACTS, path, new)})
+        found = meeting.roster({"a": changed(FACTS, path, new)})
         assert found.outputs == 2
         assert sum(found.members[0].labels[0] if found.members[0].labels else [4]) == found.members[0].train
     except BadData:
@@ -295,7 +295,7 @@ class TestRoster:
 
     def test_labels_and_notes_are_there_where_a_site_tells_them(self):
         silent = {k: v for k, v in FACTS.items() if k not in ("labels", "notes")}
-        found = roster(self.meeting, {"a": FACTS, "b": silent, "c": {**silent, "labels": None}})
+        found = self.meeting.roster({"a": FACTS, "b": silent, "c": {**silent, "labels": None}})
         assert found.names == ["a", "b", "c"]
         assert [m.labels for m in found.members] == [((1, 3), (0, 0), (2, 0)), None, None]
         assert [m.notes for m in found.members] == [("all well",), (), ()]
@@ -317,18 +317,18 @@ class TestRoster:
     )
     def test_what_does_not_fit(self, change, said):
         with pytest.raises(BadData) as caught:
-            roster(self.meeting, {"a": FACTS, "b": {**FACTS, **change}, "c": FACTS})
+            self.meeting.roster({"a": FACTS, "b": {**FACTS, **change}, "c": FACTS})
         assert said in str(caught.value)
 
     def test_a_site_that_has_not_said(self):
         with pytest.raises(BadData, match="'c' has not said"):
-            roster(self.meeting, {"a": FACTS, "b": FACTS})
+            self.meeting.roster({"a": FACTS, "b": FACTS})
 
     def test_classes_by_number_are_as_many_as_any_site_has(self):
         told = hello(columns=[], rules={}, shape=[2], classes=[], target="")
-        found = roster(match({"a": told, "b": told}), {"a": FACTS, "b": {**FACTS, "outputs": 5}})
+        found = match({"a": told, "b": told}).roster({"a": FACTS, "b": {**FACTS, "outputs": 5}})
         assert found.outputs == 5
         assert found.members[0].labels[0] == (1, 3, 0, 0, 0)
 
     def test_facts_are_read_as_they_were_told(self):
-        assert facts_of(FACTS, "a").labels == ((1, 3), (), (2,))
+        assert Facts.of(FACTS, "a").labels == ((1, 3), (), (2,))

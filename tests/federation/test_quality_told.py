@@ -12,7 +12,7 @@ from coterie.cli.main import main
 from coterie.core.errors import BadData, Several
 from coterie.core.wire import pack, unpack
 from coterie.federation.data import quality
-from coterie.federation.data.quality import ask_lines, home_of, in_common
+from coterie.federation.data.quality import ask_sites, home_of, in_common
 from coterie.federation.lead.connector import Federation
 from coterie.federation.policy.keys import Policy
 
@@ -28,7 +28,7 @@ def room(tmp_path):
 
 def test_counts_and_quantiles_leave_and_rows_stay(room):
     here = room()
-    found = ask_lines(here.lines, NET, NAMES)
+    found = ask_sites(NET, NAMES, here.lines)
     assert [s.site for s in found.sketches] == ["a", "b", "c"]
     ages = {f.site: f.rows for f in found.findings if (f.kind, f.column) == ("ranges", "age")}
     assert set(ages) == {"a", "b", "c"}
@@ -61,7 +61,7 @@ def test_the_findings_across_sites_are_those_of_one_process(room):
     here = room()
     sites, _ = dealt_rows(TableFile(recipe=str(here.recipe)).load(), Silos(), None, Key(0))
     together = checked(sites, shipped(), NAMES)
-    found = ask_lines(here.lines, NET, NAMES)
+    found = ask_sites(NET, NAMES, here.lines)
     assert found.sketches == together.sketches
 
     def mark(f):
@@ -84,7 +84,7 @@ def test_the_findings_across_sites_are_those_of_one_process(room):
 )
 def test_a_site_may_refuse_and_the_others_go_on(room, policy, why):
     here = room(b=policy)
-    found = ask_lines(here.lines, NET, NAMES)
+    found = ask_sites(NET, NAMES, here.lines)
     assert [s.site for s in found.sketches] == ["a", "c"]
     assert any(note.startswith("site b: ") and why in note for note in found.notes)
     assert not (here.states["b"] / "quality.json").exists()
@@ -94,7 +94,7 @@ def test_a_site_may_refuse_and_the_others_go_on(room, policy, why):
 def test_if_all_refuse_nothing_is_shown(room):
     here = room(**dict.fromkeys("abc", Policy(quality=False)))
     with pytest.raises(Several, match="no site tells"):
-        ask_lines(here.lines, NET, NAMES)
+        ask_sites(NET, NAMES, here.lines)
 
 
 @pytest.mark.parametrize("checks", [None, "units", ["uni"], [3], ["units"] * 99])
@@ -165,7 +165,7 @@ def test_an_answer_that_cannot_be_is_refused_in_one_line(odd):
 def test_a_site_that_lies_is_left_out_and_said(room):
     here = room()
     here.change = lambda name, message, answer: pack({"rows": 1}, {}) if name == "b" else answer
-    found = ask_lines(here.lines, NET, NAMES)
+    found = ask_sites(NET, NAMES, here.lines)
     assert [s.site for s in found.sketches] == ["a", "c"]
     assert any("site b: what site 'b' says of a check" in note for note in found.notes)
 

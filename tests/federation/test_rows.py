@@ -23,7 +23,7 @@ from coterie.data.preparation import Column, coded
 from coterie.data.sources.table import TableFile
 from coterie.data.tables.apply_recipe import rows_of
 from coterie.data.tabular import TabularPrepare
-from coterie.federation.data.agreement import agreed_from, gaps_from, match, roster
+from coterie.federation.data.agreement import match
 from coterie.federation.data.site_data import SiteData
 
 COLUMNS = (
@@ -96,15 +96,15 @@ def by_themselves(holdings: dict[str, SiteData], seed: int, test=0.3, validation
     told = [over_the_wire(h.deal(test, validation, seed, i)) for i, h in enumerate(here)]
     lacks = [t["lacks"] for t in told]
     if meeting.common.columns:
-        gaps = over_the_wire(gaps_from(meeting.common, lacks))
+        gaps = over_the_wire(meeting.common.gaps(lacks))
         sums = [over_the_wire(h.sums(gaps, fewest=0)) for h in here]
-        agreed = over_the_wire(agreed_from(meeting.common, lacks, sums)[0])
+        agreed = over_the_wire(meeting.common.agreed(lacks, sums)[0])
     else:
         gaps, agreed = {}, []
     clients = [h.fit(gaps, agreed) for h in here]
     facts = {h.name: over_the_wire({**h.facts(), "labels": h.labels()}) for h in here}
     notes = {c.name: list(c.notes) for c in clients}
-    return clients, roster(meeting, {n: {**f, "notes": notes[n]} for n, f in facts.items()})
+    return clients, meeting.roster({n: {**f, "notes": notes[n]} for n, f in facts.items()})
 
 
 def assert_same(one, other):
@@ -278,8 +278,8 @@ def test_what_a_roster_needs_has_labels_apart():
     told = holding.deal(0.25, 0.25, 0, 0)
     assert told["train"] + told["validation"] + told["test"] == len(holding.data.train)
     lacks, common = [told["lacks"]], match({"b": holding.hello()}).common
-    gaps = gaps_from(common, lacks)
-    client = holding.fit(gaps, agreed_from(common, lacks, [holding.sums(gaps)])[0])
+    gaps = common.gaps(lacks)
+    client = holding.fit(gaps, common.agreed(lacks, [holding.sums(gaps)])[0])
     assert "labels" not in holding.facts()
     assert [sum(part) for part in holding.labels()] == [
         len(client.train),
@@ -303,7 +303,7 @@ class TestRefusals:
         one, other = holdings["a"], holdings["b"]
         common = match({n: h.hello() for n, h in holdings.items()}).common
         lacks = [h.deal(0.3, 0.0, 0, i)["lacks"] for i, h in enumerate((one, other))]
-        gaps = gaps_from(common, lacks)
+        gaps = common.gaps(lacks)
         return one, common, lacks, gaps, [h.sums(gaps) for h in (one, other)]
 
     def test_steps_out_of_turn(self):
@@ -360,7 +360,7 @@ class TestRefusals:
         _, common, lacks, _, sums = self.dealt(scale="shared")
         sums[of] = [told if i == column else s for i, s in enumerate(sums[of])]
         with pytest.raises(BadData, match=said):
-            agreed_from(common, lacks, sums)
+            common.agreed(lacks, sums)
 
     @pytest.mark.parametrize(
         ("column", "told"),
@@ -377,7 +377,7 @@ class TestRefusals:
     )
     def test_what_nobody_can_have_agreed_on(self, column, told):
         one, common, lacks, gaps, sums = self.dealt(scale="shared")
-        agreed = agreed_from(common, lacks, sums)[0]
+        agreed = common.agreed(lacks, sums)[0]
         assert one.fit(gaps, agreed)
         agreed[column] = told
         with pytest.raises(BadData, match="agreed on of column"):
@@ -387,11 +387,11 @@ class TestRefusals:
     @settings(max_examples=60, deadline=None)
     def test_whatever_comes_is_refused_or_fits(self, told, column, whole):
         one, common, lacks, gaps, sums = self.dealt(scale="shared")
-        agreed = agreed_from(common, lacks, sums)[0]
+        agreed = common.agreed(lacks, sums)[0]
         sums[1] = told if whole else [told if i == column else s for i, s in enumerate(sums[1])]
         agreed = told if whole else [told if i == column else a for i, a in enumerate(agreed)]
         for asked in (
-            lambda: agreed_from(common, lacks, sums),
+            lambda: common.agreed(lacks, sums),
             lambda: one.sums(told),
             lambda: one.fit(gaps, agreed),
             lambda: one.fit(told, agreed),
@@ -403,7 +403,7 @@ class TestRefusals:
     def test_sums_of_so_few_values_that_they_would_tell_them(self, known, scale):
         holdings, _ = hearts(scale=scale)
         one = holdings["b"]
-        gaps = gaps_from(match({"b": one.hello()}).common, [one.deal(0.3, 0.0, 0, 0)["lacks"]])
+        gaps = match({"b": one.hello()}).common.gaps([one.deal(0.3, 0.0, 0, 0)["lacks"]])
         one.share.pools[0].x[known:, 1] = np.nan
         one.share.pools[0].x[:known, 1] = 200.0
         if known > 2 or scale == "site":

@@ -233,9 +233,9 @@ def demo(asked: _Demo) -> None:
     folder = _new_folder(asked.out, "federation-demo")
     if asked.hosts:
         _need_hosts("leave --hosts out to see it on loopback")
-    from coterie.federation.demo import show
+    from coterie.federation.demo import ward
 
-    show.demo(folder, asked.hosts, asked.rounds, _say)
+    ward.demo(folder, asked.hosts, asked.rounds, _say)
 
 
 @command_with(Flags(_Rehearse, "federation rehearse", REHEARSE))

@@ -5,7 +5,8 @@
     SITE_ORDERS  what a lead asks of a site, by what it says to `do`; models go beside it as tensors
     ...Answer    what a site says to an order
 
-What passes in sealed runs beside these is in `sealing/messages.py`, what sites tell of their rows in `data/`.
+What helpers are asked is in `sealing/helper.py`, what sites and helpers send each other in
+`sealing/messages.py`, and what sites tell of their rows in `data/`.
 All of it is decoded strictly: a field that is missing, unknown, or of another kind is refused, as is a schema
 that is not known here. Parties greet the relay with their schema too, so that one federation speaks one. A
 message without a schema is of a version before there was one, and that is the first.
@@ -84,7 +85,7 @@ NOTES: dict[str, Any] = {"members": list[MemberNote], "arrived": MemberNote, "le
 # what a lead asks of a site
 
 
-class Order(Struct, forbid_unknown_fields=True, tag_field="do"):
+class _Order(Struct, forbid_unknown_fields=True, tag_field="do"):
     """`squeeze` says how models cross, `whole` that none may be told as a change of another."""
 
     run: str = ""
@@ -94,125 +95,21 @@ class Order(Struct, forbid_unknown_fields=True, tag_field="do"):
     schema: int = SCHEMA
 
 
-class Deal(Order, tag="deal", kw_only=True):
-    ground: str
-    common: dict[str, Any]
-    number: int
-    test: float
-    validation: float
-    deal: int
-    one_class: bool
-    forbid: list[str] = []
-
-
-class Sums(Order, tag="sums", kw_only=True):
-    ground: str
-    gaps: dict[str, Any]
-
-
-class Fit(Order, tag="fit", kw_only=True):
-    ground: str
-    gaps: dict[str, Any]
-    agreed: list[Any]
-    late: bool
-
-
-class FoldOf(Struct, forbid_unknown_fields=True):
+class _Fold(Struct, forbid_unknown_fields=True):
     folds: int
     fold: int
     seed: int
-    within: FoldOf | None = None
+    within: _Fold | None = None
 
 
-class Fold(Order, tag="fold", kw_only=True):
-    ground: str
-    fold: FoldOf
-
-
-class Check(Order, tag="check"):
-    checks: list[str] | None = None
-
-
-class LeftOut(Order, tag="left-out", kw_only=True):
-    why: str
-
-
-class Begin(Order, tag="begin", kw_only=True):
-    """`work` is for the policy (`policy/rules.py`), `plan` for people and the guard (`plans/plan.py`)."""
-
-    ground: str
-    number: int
-    model: str
-    options: dict[str, Any]
-    shape: list[int]
-    outputs: int
-    precision: str
-    engine: dict[str, Any]
-    work: dict[str, Any]
-    sites: list[str]
-    fold: FoldOf | None = None
-    plan: dict[str, str] | None = None
-    helpers: dict[str, str] | None = None
-
-
-class Finish(Order, tag="finish", kw_only=True):
-    row: Row
-    facts: dict[str, Any] = {}
-
-
-class Ledger(Order, tag="ledger", kw_only=True):
-    first: int
-    entries: list[str]
-    shown: Any = None
-
-
-class RandomKey(Struct, forbid_unknown_fields=True):
+class _RandomKey(Struct, forbid_unknown_fields=True):
     seed: int
     path: list[int | str]
     round: int
     rounds: int
 
 
-class Visit(Order, tag="visit", kw_only=True):
-    kernel: dict[str, Any]
-    key: RandomKey
-    slot: str
-    beliefs: list[Row]
-    rows: list[Number]
-    guests: list[int]
-    beside: dict[str, list[Row]]
-    replies: list[int]
-
-
-class Mix(Order, tag="mix", kw_only=True):
-    rows: list[Row]
-    new: list[int]
-
-
-class Distances(Order, tag="distances", kw_only=True):
-    replies: list[Row]
-    origin: list[Row]
-    guests: list[Number]
-    to: list[Number]
-    importance: dict[str, float] | None
-
-
-class Copy(Order, tag="copy", kw_only=True):
-    rows: list[Row]
-    new: list[int]
-
-
-class Take(Order, tag="take", kw_only=True):
-    copies: bool
-
-
-class Give(Order, tag="give", kw_only=True):
-    rows: list[Row]
-    new: list[int]
-    why: str | None = None
-
-
-class ModelsFor(Struct, forbid_unknown_fields=True):
+class _ModelsFor(Struct, forbid_unknown_fields=True):
     """Models for one other site."""
 
     to: str
@@ -221,17 +118,7 @@ class ModelsFor(Struct, forbid_unknown_fields=True):
     why: str | None = None
 
 
-class SendModels(Order, tag="letters", kw_only=True):
-    orders: list[ModelsFor]
-    deadline: Seconds
-    patience: Seconds
-
-
-class Lacks(Order, tag="lacks", kw_only=True):
-    like: dict[str, dict[str, tuple[str, list[int]]]]
-
-
-class Offered(Struct, forbid_unknown_fields=True):
+class _Offered(Struct, forbid_unknown_fields=True):
     """A sum that a model of the site would be in; `to` is "" for the lead."""
 
     to: str
@@ -239,28 +126,6 @@ class Offered(Struct, forbid_unknown_fields=True):
     share: Annotated[float, Meta(ge=0, le=1 + 1e-6)]
     others: Number
     leverage: Annotated[float, Meta(ge=0, le=1 + 1e-6)]
-
-
-class Offer(Order, tag="offer", kw_only=True):
-    circle: bool
-    sums: list[Offered]
-
-
-class Keep(Order, tag="keep", kw_only=True):
-    live: list[int]
-    round: int
-    store: int | None = None
-
-
-class Store(Order, tag="store", kw_only=True):
-    live: list[int]
-    round: int
-
-
-class Fetch(Order, tag="fetch", kw_only=True):
-    live: list[int]
-    round: int
-    fresh: bool
 
 
 class Terms(Struct, forbid_unknown_fields=True):
@@ -271,7 +136,7 @@ class Terms(Struct, forbid_unknown_fields=True):
     words: int
 
 
-class SealOf(Struct, forbid_unknown_fields=True):
+class _SealOf(Struct, forbid_unknown_fields=True):
     """One reply, less a belief that the receiver has."""
 
     name: str
@@ -279,28 +144,92 @@ class SealOf(Struct, forbid_unknown_fields=True):
     less: Row | None = None
 
 
-class Seal(Order, tag="seal", kw_only=True):
-    orders: list[SealOf]
-    terms: Terms
-    floats: list[str]
-    to: str | None = None
-    deadline: Seconds
-    patience: Seconds
+_Table, _Rows, _Ids, _Texts = dict[str, Any], list[Row], list[int], list[str]
 
 
-class Unseal(Order, tag="unseal", kw_only=True):
-    told: dict[str, Any]
-    op: str
-    new: list[int]
+def _order(do: str, **fields: Any) -> type[Struct]:
+    """An order with these fields beside those of all; of two, the second is what it is if it is not told."""
+    told = [(name, *kind) if isinstance(kind, tuple) else (name, kind) for name, kind in fields.items()]
+    return msgspec.defstruct(do, told, bases=(_Order,), tag=do, kw_only=True)
 
 
-BARE = [
-    msgspec.defstruct(do, [], bases=(Order,), tag=do) for do in ("ping", "cancel", "hello", "end", "rows")
-]
-"""What says nothing but what to do."""
-SITE_ORDERS: dict[str, type[Order]] = {
-    str(kind.__struct_config__.tag): kind for kind in Order.__subclasses__()
-}
+_ORDERS = (
+    *map(_order, ("ping", "cancel", "hello", "end", "rows")),  # which say nothing but what to do
+    _order(
+        "deal",
+        ground=str,
+        common=_Table,
+        number=int,
+        test=float,
+        validation=float,
+        deal=int,
+        one_class=bool,
+        forbid=(_Texts, []),
+    ),
+    _order("sums", ground=str, gaps=_Table),
+    _order("fit", ground=str, gaps=_Table, agreed=list[Any], late=bool),
+    _order("fold", ground=str, fold=_Fold),
+    _order("check", checks=(_Texts | None, None)),
+    _order("left-out", why=str),
+    _order(
+        "begin",
+        ground=str,
+        number=int,
+        model=str,
+        options=_Table,
+        shape=_Ids,
+        outputs=int,
+        precision=str,
+        engine=_Table,
+        work=_Table,  # for the policy (`policy/rules.py`)
+        sites=_Texts,
+        fold=(_Fold | None, None),
+        plan=(dict[str, str] | None, None),  # for people and the guard (`plans/plan.py`)
+        helpers=(dict[str, str] | None, None),
+    ),
+    _order("finish", row=Row, facts=(_Table, {})),
+    _order("ledger", first=int, entries=_Texts, shown=(Any, None)),
+    _order(
+        "visit",
+        kernel=_Table,
+        key=_RandomKey,
+        slot=str,
+        beliefs=_Rows,
+        rows=list[Number],
+        guests=_Ids,
+        beside=dict[str, list[Row]],
+        replies=_Ids,
+    ),
+    _order("mix", rows=_Rows, new=_Ids),
+    _order(
+        "distances",
+        replies=_Rows,
+        origin=_Rows,
+        guests=list[Number],
+        to=list[Number],
+        importance=dict[str, float] | None,
+    ),
+    _order("copy", rows=_Rows, new=_Ids),
+    _order("take", copies=bool),
+    _order("give", rows=_Rows, new=_Ids, why=(str | None, None)),
+    _order("letters", orders=list[_ModelsFor], deadline=Seconds, patience=Seconds),
+    _order("lacks", like=dict[str, dict[str, tuple[str, list[int]]]]),
+    _order("offer", circle=bool, sums=list[_Offered]),
+    _order("keep", live=_Ids, round=int, store=(int | None, None)),
+    _order("store", live=_Ids, round=int),
+    _order("fetch", live=_Ids, round=int, fresh=bool),
+    _order(
+        "seal",
+        orders=list[_SealOf],
+        terms=Terms,
+        floats=_Texts,
+        to=(str | None, None),
+        deadline=Seconds,
+        patience=Seconds,
+    ),
+    _order("unseal", told=_Table, op=str, new=_Ids),
+)
+SITE_ORDERS: dict[str, type[Struct]] = {str(kind.__struct_config__.tag): kind for kind in _ORDERS}
 
 
 # what a site answers
@@ -343,14 +272,6 @@ def read(kind: type[T], told: Any, what: str, refused: type[CoterieError] = BadD
     except (ValidationError, RecursionError, OverflowError) as error:
         why = printable(error, 200)
         raise refused(f"{what} that is not as it must be ({why}): {AGAIN}") from None
-
-
-def read_note(kind: str, body: bytes) -> Any:
-    """What a note of the relay's says."""
-    try:
-        return msgspec.json.decode(body, type=NOTES[kind])
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
-        raise BadData(f"it cannot be read ({shown(str(error))})") from None
 
 
 def check_order(message: Mapping[str, Any]) -> None:

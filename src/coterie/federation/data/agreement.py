@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from coterie.core.errors import BadData, BadInput, Gathered, Several, UnknownName, shown
-from coterie.core.roster import Member, Roster
+from coterie.core.roster import Roster
 from coterie.data.forbidden import NO_COLUMNS
 from coterie.data.partition.silos import in_order
 from coterie.data.preparation import Column
 from coterie.data.tables.names import unit_of
 from coterie.data.tables.texts import plain, some
-from coterie.data.tabular import TabularPrepare
-from coterie.federation.data.messages import Common, Facts, Hello, facts_of, hello_of, lacks_of, sums_of
+from coterie.federation.data.messages import Common, Facts, Hello
 
 T = TypeVar("T", bound=Hashable)
 _MOST_SAID = 20  # differences that a person is shown at once
@@ -43,6 +42,26 @@ class Agreement:
     refused: Mapping[str, str]
     hellos: Mapping[str, Hello]
 
+    def roster(self, facts: Mapping[str, Any]) -> Roster:
+        """Of what sites say of their inputs, {site: as `SiteData.facts` makes it, and labels, notes}."""
+        gone = [name for name in self.sites if name not in facts]
+        if gone:
+            raise BadData(f"site {shown(gone[0])} has not said what its inputs are: start the run anew")
+        found = {name: Facts.of(facts[name], name) for name in self.sites}
+        first_name, first = next(iter(found.items()))
+        for name, one in found.items():
+            if (one.shape, one.features) != (first.shape, first.features):
+                strange = sorted(set(one.features) ^ set(first.features))
+                shapes = f"{_shape_text(first.shape)} and {_shape_text(one.shape)}"
+                how = f"shapes {shapes}, names {_names_listed(tuple(strange))}: start the run anew"
+                raise BadData(f"inputs of sites {shown(first_name)} and {shown(name)} differ: {how}")
+        task, classes = self.common.task, self.common.classes
+        many = max(2 if task == "classification" else 1, len(classes), *(f.outputs for f in found.values()))
+        if many > max(len(classes), 2) and (classes or task != "classification"):
+            raise BadData(f"{many} outputs for {len(classes)} classes of a {task}: start the run anew")
+        members = tuple(one.member(name, many) for name, one in found.items())
+        return Roster(members, task, first.shape, many, first.features, classes)
+
 
 def match(hellos: Mapping[str, Any], forbid: Sequence[str] = (), require: Sequence[str] = ()) -> Agreement:
     """Of what every site says of itself, {site: as `SiteData.hello` makes it}. Forbidden columns are not
@@ -51,14 +70,14 @@ def match(hellos: Mapping[str, Any], forbid: Sequence[str] = (), require: Sequen
     found, refused = dict[str, Hello](), dict[str, str]()
     for name, told in hellos.items():
         try:
-            found[name] = hello_of(told, name)
+            found[name] = Hello.of(told, name)
         except BadData as error:
             refused[name] = str(error)
     if not found:
         raise Several([*refused.values(), "no site says of its rows what can be read: nothing runs"])
     _check_columns(found, forbid, require)
-    found = {name: hello_without(found[name], forbid) for name in _order_of(found)}
-    lacking = {n: f"site {shown(n)}: {why}" for n, h in found.items() if (why := unrecorded(h, require))}
+    found = {name: found[name].without(forbid) for name in _order_of(found)}
+    lacking = {n: f"site {shown(n)}: {why}" for n, h in found.items() if (why := h.unrecorded(require))}
     found = {name: hello for name, hello in found.items() if name not in lacking}
     if not found:
         raise Several([*refused.values(), *lacking.values(), "no site is left: require less, nothing runs"])
@@ -259,68 +278,3 @@ def _check_columns(hellos: Mapping[str, Hello], forbid: Sequence[str], require: 
     if known.keys() <= set(map(plain, forbid)):
         wrong.add(f"forbidding {', '.join(forbid)} leaves the sites no input: forbid fewer columns")
     wrong.refuse()
-
-
-def hello_without(hello: Hello, forbid: Sequence[str]) -> Hello:
-    """As a site would say it that has none of these columns."""
-    keys = set(map(plain, forbid))
-    columns = tuple(c for c in hello.common.columns if plain(c.name) not in keys)
-    absent = frozenset(name for name in hello.absent if plain(name) not in keys)
-    return replace(hello, common=replace(hello.common, columns=columns), absent=absent)
-
-
-def unrecorded(hello: Hello, require: Sequence[str]) -> str:
-    """Why a site takes no part, if it has no value of a required column."""
-    has = {plain(c.name) for c in hello.common.columns if c.name not in hello.absent}
-    gone = [name for name in require if plain(name) not in has]
-    return f"it does not record {', '.join(gone)}, which is required" if gone else ""
-
-
-# how columns become inputs
-
-
-def _prepare_of(common: Common) -> TabularPrepare:
-    return TabularPrepare(common.columns, **common.rules)  # type: ignore[arg-type]
-
-
-def gaps_from(common: Common, lacks: Any) -> dict[str, Any]:
-    """Which columns some site lacks, and all, from what each says of its own [site, column]."""
-    gaps = _prepare_of(common).gaps(lacks_of(lacks, len(common.columns)))
-    return {"some": gaps.some.tolist(), "every": gaps.every.tolist()}
-
-
-def agreed_from(common: Common, lacks: Any, sums: Any) -> tuple[list[Any], bool]:
-    """[column] what follows from everybody's sums [site, column]; and whether any had to be told."""
-    prepare, gone = _prepare_of(common), lacks_of(lacks, len(common.columns))
-    found = sums_of(sums, prepare, gone)
-    return list(prepare.agreed(prepare.gaps(gone), found)), any(s is not None for row in found for s in row)
-
-
-# who they are
-
-
-def roster(meeting: Agreement, facts: Mapping[str, Any]) -> Roster:
-    """Of what sites say of their inputs, {site: as `SiteData.facts` makes it, labels and notes if told}."""
-    gone = [name for name in meeting.sites if name not in facts]
-    if gone:
-        raise BadData(f"site {shown(gone[0])} has not said what its inputs are: start the run anew")
-    found = {name: facts_of(facts[name], name) for name in meeting.sites}
-    first_name, first = next(iter(found.items()))
-    for name, one in found.items():
-        if (one.shape, one.features) != (first.shape, first.features):
-            strange = sorted(set(one.features) ^ set(first.features))
-            shapes = f"{_shape_text(first.shape)} and {_shape_text(one.shape)}"
-            how = f"shapes {shapes}, names {_names_listed(tuple(strange))}: start the run anew"
-            raise BadData(f"inputs of sites {shown(first_name)} and {shown(name)} differ: {how}")
-    task, classes = meeting.common.task, meeting.common.classes
-    outputs = max(2 if task == "classification" else 1, len(classes), *(f.outputs for f in found.values()))
-    if outputs > max(len(classes), 2) and (classes or task != "classification"):
-        raise BadData(f"{outputs} outputs for {len(classes)} classes of a {task}: start the run anew")
-    members = tuple(member(name, one, outputs) for name, one in found.items())
-    return Roster(members, task, first.shape, outputs, first.features, classes)
-
-
-def member(name: str, facts: Facts, outputs: int) -> Member:
-    labels = facts.labels and tuple((*counts, *(0,) * (outputs - len(counts))) for counts in facts.labels)
-    sizes = facts.train, facts.validation, facts.test
-    return Member(name, *sizes, labels, facts.cluster, facts.notes, facts.digest)

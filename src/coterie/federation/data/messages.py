@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from coterie.core.checks import Kind, in_one_line
 from coterie.core.client import EVENTS, Task
 from coterie.core.errors import BadData, shown
+from coterie.core.roster import Member
 from coterie.data.kinds import of_models
 from coterie.data.preparation import Column
 from coterie.data.tables.texts import plain
@@ -81,7 +82,7 @@ SWITCH = Kind("true or false", lambda v: isinstance(v, bool))
 TABLE = Kind("a table of fields", lambda v: isinstance(v, Mapping))
 
 
-def told_as(kind: Kind, **default: Any) -> Any:
+def _told_as(kind: Kind, **default: Any) -> Any:
     """A field of a dataclass that is told as this."""
     return dataclasses.field(metadata={"kind": kind}, **default)
 
@@ -113,7 +114,7 @@ _MOST_SITES = 100_000
 _MOST_VALUES = 10_000  # of one column
 _MOST_NOTES = 1_000
 _CHOICES = {"missing": get_args(Missing), "scale": get_args(Scale), "absent": get_args(Absent)}
-_NAMES = list_of("names", _is_name, MOST_COLUMNS)
+NAMES = list_of("names", _is_name, MOST_COLUMNS)
 _SOME = Kind(f"a whole number from 1 to {MOST_CLASSES:,}", lambda v: is_count(v, MOST_CLASSES) and v > 0)
 _SHAPE = list_of("whole numbers above 0", lambda v: is_count(v, 2**31) and v > 0, 8)
 _LABELS = list_of("lists of counts", lambda v: is_list(v, is_count, MOST_CLASSES), 3)
@@ -138,18 +139,51 @@ class Common:
     rules     missing, scale, absent: how a table becomes inputs
     """
 
-    task: Task = told_as(one_of(get_args(Task)))
-    columns: tuple[Column, ...] = told_as(list_of("columns", TABLE.fits, MOST_COLUMNS))
-    classes: tuple[str, ...] = told_as(list_of("names", _is_name, MOST_CLASSES))
-    target: str = told_as(TEXT)
-    rules: Mapping[str, str] = told_as(TABLE)
-    shape: tuple[int, ...] = told_as(_SHAPE)
+    task: Task = _told_as(one_of(get_args(Task)))
+    columns: tuple[Column, ...] = _told_as(list_of("columns", TABLE.fits, MOST_COLUMNS))
+    classes: tuple[str, ...] = _told_as(list_of("names", _is_name, MOST_CLASSES))
+    target: str = _told_as(TEXT)
+    rules: Mapping[str, str] = _told_as(TABLE)
+    shape: tuple[int, ...] = _told_as(_SHAPE)
+
+    @classmethod
+    def of(cls, told: Any, whose: str = "what the sites have in common") -> Common:
+        """The inverse of `to_dict`."""
+        found = fields(told, kinds_of(cls), whose)
+        columns = tuple(_column_of(c, f"{whose}, column {i}") for i, c in enumerate(found["columns"], 1))
+        rules = fields(found["rules"], {k: one_of(v) for k, v in _CHOICES.items()}, whose) if columns else {}
+        names, classes = [plain(c.name) for c in columns], found["classes"]
+        troubles = {
+            "a column is there twice": len(set(names)) < len(names),
+            "a class is there twice": len(set(classes)) < len(classes),
+            f"a {found['task']} has classes": found["task"] != "classification" and bool(classes),
+            "inputs have columns and a shape, or neither": bool(columns) == bool(found["shape"]),
+        }
+        if wrong := [what for what, so in troubles.items() if so]:
+            raise BadData(f"{whose}: {wrong[0]}: {AGAIN}")
+        return cls(**{**found, "columns": columns, "rules": rules})
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
         columns = [asdict(c) | {"values": list(c.values), "codes": list(c.codes)} for c in self.columns]
         lists = {"columns": columns, "classes": list(self.classes), "shape": list(self.shape)}
         return {**asdict(self), "rules": dict(self.rules), **lists}
+
+    @property
+    def _prepare(self) -> TabularPrepare:
+        return TabularPrepare(self.columns, **self.rules)  # type: ignore[arg-type]
+
+    def gaps(self, lacks: Any) -> dict[str, Any]:
+        """Which columns some site lacks, and all, from what each says of its own [site, column]."""
+        gaps = self._prepare.gaps(_lacks_of(lacks, len(self.columns)))
+        return {"some": gaps.some.tolist(), "every": gaps.every.tolist()}
+
+    def agreed(self, lacks: Any, sums: Any) -> tuple[list[Any], bool]:
+        """[column] what follows from everybody's sums [site, column]; and whether any had to be told."""
+        prepare, gone = self._prepare, _lacks_of(lacks, len(self.columns))
+        found = _sums_of(sums, prepare, gone)
+        told = any(s is not None for row in found for s in row)
+        return list(prepare.agreed(prepare.gaps(gone), found)), told
 
 
 @dataclass(frozen=True)
@@ -164,11 +198,34 @@ class Hello:
     """
 
     common: Common
-    absent: frozenset[str] = told_as(_NAMES)
-    rows: int = told_as(COUNT)
-    patients: bool = told_as(SWITCH)
-    digest: str = told_as(TEXT)
-    place: int | None = told_as(none_or(COUNT), default=None)
+    absent: frozenset[str] = _told_as(NAMES)
+    rows: int = _told_as(COUNT)
+    patients: bool = _told_as(SWITCH)
+    digest: str = _told_as(TEXT)
+    place: int | None = _told_as(none_or(COUNT), default=None)
+
+    @classmethod
+    def of(cls, told: Any, site: str) -> Hello:
+        """The inverse of `to_dict`."""
+        whose = f"what site {shown(site)} says of its rows"
+        common, own = Common.of(told, whose), fields(told, kinds_of(cls), whose)
+        strange = sorted(set(own["absent"]) - {c.name for c in common.columns})
+        if strange:
+            raise BadData(f"{whose}: {shown(strange[0])} is absent, but none of its columns: {AGAIN}")
+        return cls(common, **{**own, "absent": frozenset(own["absent"])})
+
+    def without(self, forbid: Sequence[str]) -> Hello:
+        """As a site would say it that has none of these columns."""
+        keys = set(map(plain, forbid))
+        columns = tuple(c for c in self.common.columns if plain(c.name) not in keys)
+        absent = frozenset(name for name in self.absent if plain(name) not in keys)
+        return replace(self, common=replace(self.common, columns=columns), absent=absent)
+
+    def unrecorded(self, require: Sequence[str]) -> str:
+        """Why a site takes no part, if it has no value of a required column."""
+        has = {plain(c.name) for c in self.common.columns if c.name not in self.absent}
+        gone = [name for name in require if plain(name) not in has]
+        return f"it does not record {', '.join(gone)}, which is required" if gone else ""
 
     def to_dict(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in kinds_of(Hello)}
@@ -179,45 +236,43 @@ class Hello:
 class Facts:
     """What a site's inputs have become; labels and notes only where the site tells them."""
 
-    train: int = told_as(COUNT)
-    validation: int = told_as(COUNT)
-    test: int = told_as(COUNT)
-    shape: tuple[int, ...] = told_as(_SHAPE)
-    outputs: int = told_as(_SOME)
-    features: tuple[str, ...] = told_as(list_of("names", _is_name, MOST_COLUMNS * 10))
-    cluster: int | None = told_as(none_or(COUNT))
-    digest: str = told_as(TEXT)
-    labels: tuple[tuple[int, ...], ...] | None = told_as(none_or(_LABELS))
-    notes: tuple[str, ...] = told_as(_NOTES)
+    train: int = _told_as(COUNT)
+    validation: int = _told_as(COUNT)
+    test: int = _told_as(COUNT)
+    shape: tuple[int, ...] = _told_as(_SHAPE)
+    outputs: int = _told_as(_SOME)
+    features: tuple[str, ...] = _told_as(list_of("names", _is_name, MOST_COLUMNS * 10))
+    cluster: int | None = _told_as(none_or(COUNT))
+    digest: str = _told_as(TEXT)
+    labels: tuple[tuple[int, ...], ...] | None = _told_as(none_or(_LABELS))
+    notes: tuple[str, ...] = _told_as(_NOTES)
+
+    @classmethod
+    def of(cls, told: Any, site: str) -> Facts:
+        whose = f"what site {shown(site)} says of its inputs"
+        told = {"labels": None, "notes": [], **told} if isinstance(told, Mapping) else told
+        found = fields(told, kinds_of(cls), whose)
+        labels = found["labels"]
+        if labels is not None:
+            labels = tuple(map(tuple, labels))
+            sizes, most = [found[part] for part in PARTS], max(found["outputs"], len(EVENTS))
+            if [sum(counts) for counts in labels] != sizes or max(map(len, labels)) > most:
+                raise BadData(f"{whose}: labels {shown(labels)} do not add up to its rows {sizes}")
+        named, shape = len(found["features"]), found["shape"]
+        if named and shape != (named,):
+            raise BadData(f"{whose}: {named} names for inputs of shape {list(shape)}")
+        if not shape or not found["train"]:
+            raise BadData(f"{whose}: {found['train']} training rows of shape {list(shape)}: add some")
+        return cls(**{**found, "labels": labels})
+
+    def member(self, name: str, outputs: int) -> Member:
+        """A site of that name in the roster of a run."""
+        labels = self.labels and tuple((*counts, *(0,) * (outputs - len(counts))) for counts in self.labels)
+        sizes = self.train, self.validation, self.test
+        return Member(name, *sizes, labels, self.cluster, self.notes, self.digest)
 
 
 # reading
-
-
-def hello_of(told: Any, site: str) -> Hello:
-    """As `Hello.to_dict` makes it."""
-    whose = f"what site {shown(site)} says of its rows"
-    common, own = common_of(told, whose), fields(told, kinds_of(Hello), whose)
-    strange = sorted(set(own["absent"]) - {c.name for c in common.columns})
-    if strange:
-        raise BadData(f"{whose}: {shown(strange[0])} is absent, but none of its columns: {AGAIN}")
-    return Hello(common, **{**own, "absent": frozenset(own["absent"])})
-
-
-def common_of(told: Any, whose: str = "what the sites have in common") -> Common:
-    found = fields(told, kinds_of(Common), whose)
-    columns = tuple(_column_of(c, f"{whose}, column {i}") for i, c in enumerate(found["columns"], 1))
-    rules = fields(found["rules"], {k: one_of(v) for k, v in _CHOICES.items()}, whose) if columns else {}
-    names, classes = [plain(c.name) for c in columns], found["classes"]
-    troubles = {
-        "a column is there twice": len(set(names)) < len(names),
-        "a class is there twice": len(set(classes)) < len(classes),
-        f"a {found['task']} has classes": found["task"] != "classification" and bool(classes),
-        "inputs have columns and a shape, or neither": bool(columns) == bool(found["shape"]),
-    }
-    if wrong := [what for what, so in troubles.items() if so]:
-        raise BadData(f"{whose}: {wrong[0]}: {AGAIN}")
-    return Common(**{**found, "columns": columns, "rules": rules})
 
 
 def _column_of(told: Any, whose: str) -> Column:
@@ -230,13 +285,7 @@ def _column_of(told: Any, whose: str) -> Column:
     return Column(**{**found, "codes": tuple(map(float, codes))})
 
 
-def forbid_of(told: Any) -> tuple[str, ...]:
-    """Names of columns that are to be no inputs."""
-    names: tuple[str, ...] = fields({"forbid": told}, {"forbid": _NAMES}, "what a run forbids")["forbid"]
-    return names
-
-
-def lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:
+def _lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:
     """[site, column]."""
     if not is_list(told, lambda row: is_list(row, SWITCH.fits, columns) and len(row) == columns, _MOST_SITES):
         must = f"{columns} times true or false for each of the sites"
@@ -245,9 +294,9 @@ def lacks_of(told: Any, columns: int) -> list[tuple[bool, ...]]:
 
 
 def gaps_of(told: Any, prepare: TabularPrepare) -> Gaps:
-    """Which columns some site lacks, and all, as `agreement.gaps_from` tells it."""
+    """Which columns some site lacks, and all, as `Common.gaps` tells it."""
     rows = [told.get(name) for name in ("some", "every")] if isinstance(told, Mapping) else [None, None]
-    some, every = (np.array(row) for row in lacks_of(rows, len(prepare.columns)))
+    some, every = (np.array(row) for row in _lacks_of(rows, len(prepare.columns)))
     if bool((every & ~some).any()):
         raise BadData(f"columns that all sites lack and none does: {AGAIN}")
     return Gaps(some, every, some if prepare.absent == "common" else np.zeros_like(some))
@@ -258,43 +307,35 @@ def agreed_of(told: Any, prepare: TabularPrepare, gaps: Gaps) -> list[Agreed]:
     if not isinstance(told, list | tuple) or len(told) != len(prepare.columns):
         wrong = f"what sites agreed on is {shown(told)}, but must be one for each column"
         raise BadData(f"{wrong}: {AGAIN}")
-    each = zip(told, prepare.columns, gaps.some.tolist(), strict=True)
-    return [_one_agreed(one, column, prepare, some) for one, column, some in each]
+    found = []
+    for one, column, some in zip(told, prepare.columns, gaps.some.tolist(), strict=True):
+        three: Any = one if isinstance(one, list | tuple) and len(one) == 3 else (None, None, None)
+        flag, scale, mean = three
+        scaled = column.scaled and prepare.scale == "shared"
+        fits = isinstance(flag, bool) and flag == (some and prepare.absent == "flag")
+        fits &= scale is None or (scaled and _fits_sum(scale, column, len(Moments._fields)))
+        if not fits or not is_list(mean, is_number, len(column.inputs)) or len(mean) != len(column.inputs):
+            raise BadData(f"what sites agreed on of column {shown(column.name)} is {shown(one)}: {AGAIN}")
+        moments = None if scale is None else Moments(int(scale[0]), float(scale[1]), float(scale[2]))
+        found.append(Agreed(flag, moments, tuple(map(float, mean))))
+    return found
 
 
-def _one_agreed(told: Any, column: Column, prepare: TabularPrepare, some: bool) -> Agreed:
-    three: Any = told if isinstance(told, list | tuple) and len(told) == 3 else (None, None, None)
-    flag, scale, mean = three
-    scaled = column.scaled and prepare.scale == "shared"
-    fits = isinstance(flag, bool) and flag == (some and prepare.absent == "flag")
-    fits &= scale is None or (scaled and _fits_sum(scale, column, len(Moments._fields)))
-    if not fits or not is_list(mean, is_number, len(column.inputs)) or len(mean) != len(column.inputs):
-        raise BadData(f"what sites agreed on of column {shown(column.name)} is {shown(told)}: {AGAIN}")
-    found = None if scale is None else Moments(int(scale[0]), float(scale[1]), float(scale[2]))
-    return Agreed(flag, found, tuple(map(float, mean)))
-
-
-def sums_of(told: Any, prepare: TabularPrepare, lacks: Sequence[Sequence[bool]]) -> list[list[Told]]:
+def _sums_of(told: Any, prepare: TabularPrepare, lacks: Sequence[Sequence[bool]]) -> list[list[Told]]:
     """[site, column], of as many sites as there are `lacks`."""
     if not is_list(told, lambda row: isinstance(row, list | tuple), _MOST_SITES) or len(told) != len(lacks):
         raise BadData(f"sums are {shown(told)}, but must be a list for each of {len(lacks)} sites")
     wanted = prepare.tells(prepare.gaps(lacks))
-    return [_site_sums(row, prepare, wanted, lacks[i], f"site {i + 1}") for i, row in enumerate(told)]
-
-
-def _site_sums(
-    told: Any, prepare: TabularPrepare, wanted: Sequence[int], lacks: Sequence[bool], whose: str
-) -> list[Told]:
-    """[column] of one site."""
-    if not isinstance(told, list | tuple) or len(told) != len(wanted):
-        raise BadData(f"sums of {whose} are {shown(told)}, but must be {len(wanted)}, one for each column")
-    for column, numbers, many, gone in zip(prepare.columns, told, wanted, lacks, strict=True):
-        if numbers is not None and (gone or not many or not _fits_sum(numbers, column, many)):
-            must = "nothing" if gone or not many else f"{many} finite numbers that fit, or nothing"
-            raise BadData(
-                f"sums of {whose}, column {shown(column.name)}: {shown(numbers)} must be {must}: {AGAIN}"
-            )
-    return [None if numbers is None else tuple(numbers) for numbers in told]
+    for i, row in enumerate(told):
+        if len(row) != len(wanted):
+            line = f"sums of site {i + 1} are {shown(row)}, but must be {len(wanted)}"
+            raise BadData(f"{line}, one for each column")
+        for column, numbers, many, gone in zip(prepare.columns, row, wanted, lacks[i], strict=True):
+            if numbers is not None and (gone or not many or not _fits_sum(numbers, column, many)):
+                must = "nothing" if gone or not many else f"{many} finite numbers that fit, or nothing"
+                whose = f"sums of site {i + 1}, column {shown(column.name)}"
+                raise BadData(f"{whose}: {shown(numbers)} must be {must}: {AGAIN}")
+    return [[None if numbers is None else tuple(numbers) for numbers in row] for row in told]
 
 
 def _fits_sum(numbers: Any, column: Column, many: int) -> bool:
@@ -303,20 +344,3 @@ def _fits_sum(numbers: Any, column: Column, many: int) -> bool:
     if not column.scaled:
         return all(map(is_count, numbers))
     return is_count(numbers[0]) and numbers[0] > 0 and not any(n < 0 for n in numbers[2:])
-
-
-def facts_of(told: Any, site: str) -> Facts:
-    whose = f"what site {shown(site)} says of its inputs"
-    told = {"labels": None, "notes": [], **told} if isinstance(told, Mapping) else told
-    found = fields(told, kinds_of(Facts), whose)
-    labels = found["labels"]
-    if labels is not None:
-        labels = tuple(map(tuple, labels))
-        sizes, most = [found[part] for part in PARTS], max(found["outputs"], len(EVENTS))
-        if [sum(counts) for counts in labels] != sizes or max(map(len, labels)) > most:
-            raise BadData(f"{whose}: labels {shown(labels)} do not add up to its rows {sizes}")
-    if found["features"] and found["shape"] != (len(found["features"]),):
-        raise BadData(f"{whose}: {len(found['features'])} names for inputs of shape {list(found['shape'])}")
-    if not found["shape"] or not found["train"]:
-        raise BadData(f"{whose}: {found['train']} training rows of shape {list(found['shape'])}: add some")
-    return Facts(**{**found, "labels": labels})

@@ -163,13 +163,9 @@ def in_common(homes: Sequence[Home]) -> tuple[list[Home], list[Saying]]:
     return made, notes
 
 
-def ask_sites(net: Federation, names: Sequence[str]) -> Quality:
+def ask_sites(net: Federation, names: Sequence[str], lines: Lines | None = None) -> Quality:
     """All sites that are there, or that are named; who refuses is said and left out."""
-    lines = lines_of_kit(str(net.folder()), log.warning)
-    return ask_lines(lines, net, names)
-
-
-def ask_lines(lines: Lines, net: Federation, names: Sequence[str]) -> Quality:
+    lines = lines or lines_of_kit(str(net.folder()), log.warning)
     there = gathered(lines, net.sites, net.least, net.wait, log.warning)
     orders = {site: {"do": "check", "checks": list(names)} for site in sorted(there)}
     answers, failed = lines.ask(orders, net.deadline, net.patience)

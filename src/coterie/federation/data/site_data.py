@@ -11,14 +11,20 @@
 
 Given the same rows, seed and order of sites, the clients are those of one process that has all rows, to the
 last bit (`data/build.py` takes the same steps). Whatever comes from others is checked first.
+
+A recipe for several sites, or several files, is read for the site of that name alone: files of the others
+need not be there. A table of a single site is that site's, whatever it is called there. With a recipe that
+all sites share, a path says where this site's table is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,24 +37,27 @@ from coterie.data.dataset import Arrays, Dataset
 from coterie.data.forbidden import without
 from coterie.data.intake import Array
 from coterie.data.partition.base import Split
-from coterie.data.partition.silos import Silos
+from coterie.data.partition.silos import Silos, texts_of
 from coterie.data.preparation import Column, Preparation, drop_incomplete
 from coterie.data.sources.base import Source
 from coterie.data.sources.table import TableFile
+from coterie.data.tables.recipe import Recipe
 from coterie.data.tables.texts import plain
 from coterie.data.tabular import Gaps, TabularPrepare, Told
 from coterie.federation.data.agreement import differences, joined_lines
-from coterie.federation.data.messages import Common, Hello, agreed_of, common_of, forbid_of, gaps_of
-from coterie.federation.data.own_table import own_rows, rearranged
+from coterie.federation.data.messages import NAMES, Common, Hello, agreed_of, fields, gaps_of
 from coterie.nets.site import PARTS
 from coterie.sites.folds import deal_folds, first_rows, held_out, refuse_many_folds
+
+if TYPE_CHECKING:
+    from coterie.data.tables.read import Table
 
 _DEEPEST = 1  # folds that a fold may lie within
 FEWEST = 3  # of one or two values, the mean and the deviation are as good as the values
 
 
 @dataclass(frozen=True)
-class Share:
+class _Share:
     """How a run sets a site's rows aside: the rows of each part, and their places in the site's table, in
     which those of a published test set come last.
     """
@@ -67,7 +76,7 @@ class SiteData:
         self, data: Dataset, name: str, cluster: int | None = None, place: int | None = None
     ) -> None:
         self.data, self.name, self.cluster, self.place = data, name, cluster, place
-        self.share: Share | None = None
+        self.share: _Share | None = None
         self.client: Client | None = None
         self.left: Mapping[str, Array] = {}  # places of its client's rows
 
@@ -78,7 +87,8 @@ class SiteData:
             called = f"{getattr(type(source), 'name', type(source).__name__)} is no table of a site's own"
             remedy = "use --data table, or say how it is dealt to sites, --split iid --clients 10"
             raise BadInput(f"{called}: {remedy}")
-        return cls(apart_from_split(own_rows(source, name), Silos()), name)
+        own = _OneSite(**{f.name: getattr(source, f.name) for f in dataclasses.fields(source)}, whose=name)
+        return cls(apart_from_split(_rows_of_site(own.load(), name), Silos()), name)
 
     @classmethod
     def dealt(cls, source: Source, split: Split, clients: int | None, seed: int, name: str) -> SiteData:
@@ -145,14 +155,14 @@ class SiteData:
 
     def without(self, forbid: Any) -> SiteData:
         """The same rows without inputs of columns that a run forbids, of those that it has."""
-        names = forbid_of(forbid)
+        names = fields({"forbid": forbid}, {"forbid": NAMES}, "what a run forbids")["forbid"]
         return SiteData(without(self.data, names), self.name, self.cluster, self.place) if names else self
 
     def joined(self, told: Mapping[str, Any]) -> SiteData:
         """The same rows, with columns and classes in the order that all have (`Agreement.common`); refused
         where that is not what this site has, or goes by other rules than its own.
         """
-        common, data, prepare = common_of(told), self.data, self.prepare
+        common, data, prepare = Common.of(told), self.data, self.prepare
         if said := differences(self.common, self.absent, common):
             raise BadData(f"site {self.name!r} does not have what is said to be common: {joined_lines(said)}")
         if prepare is not None:
@@ -170,8 +180,12 @@ class SiteData:
             numbers = np.array([common.classes.index(c) for c in data.classes])
             data = _with_pools(data, [Arrays(p.x, numbers[p.y], p.columns) for p in data.pools])
         if data.recipe is not None:
-            names = [c.name for c in common.columns]
-            data = replace(data, recipe=rearranged(data.recipe, names, common.classes))
+            recipe, inputs = data.recipe, {plain(r.name): r for r in data.recipe.inputs}
+            rules = [replace(inputs[plain(c.name)], name=c.name) for c in common.columns]
+            others, classes = [r for r in recipe.rules if r not in recipe.inputs], tuple(common.classes)
+            if recipe.classes:
+                others = [replace(r, values=classes) if r is recipe.goal else r for r in others]
+            data = replace(data, recipe=replace(recipe, rules=(*rules, *others)))
         return SiteData(replace(data, classes=common.classes), self.name, self.cluster, self.place)
 
     def deal(
@@ -193,7 +207,7 @@ class SiteData:
         if published:
             places["test"] = len(data.train) + np.arange(len(held))
         lacks = () if self.prepare is None else self.prepare.lacks(pools[0], f"{whose}: ")
-        self.share, self.client = Share(pools, places, number, one_class, lacks), None
+        self.share, self.client = _Share(pools, places, number, one_class, lacks), None
         return {**dict(zip(PARTS, map(len, pools), strict=True)), "lacks": list(lacks)}
 
     def sums(self, gaps: Any, fewest: int = FEWEST) -> list[Told]:
@@ -252,21 +266,17 @@ class SiteData:
     def facts(self) -> dict[str, Any]:
         """What the roster needs of its client: sizes, shape, names of inputs."""
         client = self._client()
-        return {
-            **{part: len(getattr(client, part)) for part in PARTS},
-            "shape": list(client.train.x.shape[1:]),
-            "outputs": class_count([client]),
-            "features": list(client.features),
-            "cluster": client.cluster,
-            "digest": digest_of(client),
-        }
+        told: dict[str, Any] = {part: len(getattr(client, part)) for part in PARTS}
+        told |= {"shape": list(client.train.x.shape[1:]), "outputs": class_count([client])}
+        told |= {"features": list(client.features), "cluster": client.cluster}
+        return told | {"digest": digest_of(client)}
 
     def labels(self) -> list[list[int]] | None:
         """Rows of each class, or without and with an event, of each part; None for a regression."""
         counts = counts_of(self._client(), class_count([self._client()]))
         return None if counts is None else [list(part) for part in counts]
 
-    def _share(self) -> Share:
+    def _share(self) -> _Share:
         if self.share is None:
             raise BadInput(f"site {self.name!r} has set no rows aside yet: deal first")
         return self.share
@@ -276,7 +286,7 @@ class SiteData:
             raise BadInput(f"site {self.name!r} has no inputs yet: fit first")
         return self.client
 
-    def _gaps(self, told: Any, share: Share, late: bool = False) -> Gaps:
+    def _gaps(self, told: Any, share: _Share, late: bool = False) -> Gaps:
         """What sites lack, which this one's own rows must fit."""
         assert self.prepare is not None
         gaps = gaps_of(told, self.prepare)
@@ -322,3 +332,68 @@ def digest_of_rows(data: Dataset) -> str:
             plain_bytes = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
             total.update(plain_bytes)
     return total.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class _OneSite(TableFile):
+    """A table of which the files of other sites are not looked at."""
+
+    whose: str = ""
+
+    def _given(self) -> Recipe:
+        if len(self.paths) != 1:
+            return _for_one_site(super()._given(), self.whose, self.recipe)
+        own = str(Path(self.paths[0]).absolute())
+        return _with_file(TableFile._given(replace(self, path=())), self.whose, own)
+
+    def _found(self) -> tuple[Recipe, Mapping[str, Table]]:
+        recipe, read = super()._found()
+        return _for_one_site(recipe, self.whose, self._called()), read
+
+
+def _for_one_site(recipe: Recipe, name: str, where: str) -> Recipe:
+    """The recipe with file and columns of that site alone; a single site may be called otherwise."""
+    if recipe.sites:
+        like = [s for s in recipe.sites if plain(s) == plain(name)] or list(recipe.sites)
+        if len(like) > 1:
+            raise UnknownName(f"site of {where}", name, recipe.sites)
+        return _with_sites(replace(recipe, sites={like[0]: recipe.sites[like[0]]}), like)
+    if not recipe.site:
+        return _with_file(recipe, name, recipe.file) if recipe.file else recipe
+    from coterie.data.tables.apply_recipe import sites_in
+    from coterie.data.tables.read import read_table
+
+    here = sites_in(recipe, read_table(Path(recipe.folder) / recipe.file, recipe.encoding()))
+    return recipe if here is None else _with_sites(recipe, here)
+
+
+def _with_file(recipe: Recipe, name: str, file: str) -> Recipe:
+    """Read from that file, all of whose rows are the site's."""
+    if recipe.site:  # such a table tells itself whose its rows are
+        return _for_one_site(replace(recipe, file=file), name, file)
+    known = (s for rule in recipe.rules for s in rule.at)
+    here = next((s for s in known if plain(s) == plain(name)), name)  # as the recipe's columns call it
+    return _with_sites(replace(recipe, sites={here: file}, file=""), [here])
+
+
+def _with_sites(recipe: Recipe, sites: Collection[str]) -> Recipe:
+    """Without what is said of columns at other sites."""
+    rules = (replace(r, at={s: h for s, h in r.at.items() if s in sites}) for r in recipe.rules)
+    return replace(recipe, rules=tuple(rules))
+
+
+def _rows_of_site(data: Dataset, name: str) -> Dataset:
+    """A site's own rows: all, unless a column says that there are several sites'."""
+    columns = data.train.columns or {}
+    if not data.silos or data.silos not in columns:
+        return data
+    whose = texts_of(columns[data.silos])
+    sites = sorted({site for site in whose if site is not None})
+    like = [site for site in sites if plain(site) == plain(name)] or sites
+    if len(like) > 1:
+        raise UnknownName(f"site of {data.name}", name, sites)
+    rows = np.flatnonzero([site in like for site in whose])
+    others = len(whose) - len(rows)
+    note = (f"rows of other sites or of none, left out: {others}",) if others else ()
+    lines = None if data.lines is None else data.lines[rows]
+    return replace(data, train=data.train.take(rows), notes=(*data.notes, *note), lines=lines)

@@ -1,1 +1,1 @@
-"""A federation on one machine: shown (`show.py`), and rehearsed while things go wrong (`rehearsal.py`)."""
+"""A federation on one machine: shown (`ward.py`), and rehearsed while things go wrong (`rehearsal.py`)."""

@@ -38,7 +38,7 @@ Line = Mapping[str, Any]
 def rehearse(folder: Path, times: int, say: Say) -> bool:
     """Whether all went as it must, every time."""
     data, begun = study(say), time.monotonic()
-    undisturbed = alone(folder / "undisturbed", data)
+    undisturbed = _alone(folder / "undisturbed", data)
     say(f"the same run without a network, to compare with: {time.monotonic() - begun:.1f} s")
     passed = 0
     for turn in range(1, times + 1):
@@ -53,7 +53,7 @@ def rehearse(folder: Path, times: int, say: Say) -> bool:
     return passed == times
 
 
-def alone(folder: Path, data: Study) -> list[Line]:
+def _alone(folder: Path, data: Study) -> list[Line]:
     """What is recorded of the run when nothing can go wrong, as there is no network."""
     for site in data.sites:
         write_whole(folder / f"{site}.csv", data.table(site))
@@ -96,14 +96,31 @@ class _Mishaps:
         self.told(f"  {time.monotonic() - self.begun:5.1f} s  {line}")
 
     def all(self, long: bool) -> None:
-        first, second, third, *_ = self.ward.study.sites
-        self.ward.start_all()
+        ward, (first, second, third, *_) = self.ward, self.ward.study.sites
+        ward.start_all()
         self.say("relay and sites are connected")
-        self.drive([*self.ward.led(_WORK), "--federation.patience", str(_PATIENCE), "--out", str(self.run)])
-        self.cut(first)
-        self.kill_relay()
-        self.kill_driver()
-        self.kill_site(second)
+        self.drive([*ward.led(_WORK), "--federation.patience", str(_PATIENCE), "--out", str(self.run)])
+        at = self.after(2)
+        ward.place.cut(first)
+        time.sleep(_SHORT)
+        ward.place.heal(first)
+        self.say(f"round {at}: the cable of {first} was cut for {_SHORT:g} s")
+        at = self.after(4)
+        ward.processes["coordinator"].kill()
+        ward.start("coordinator")
+        ward.ready("coordinator")
+        self.say(f"round {at}: the relay was killed, and is started again")
+        at = self.after(4)
+        self.driver.kill()
+        self.drive(["resume", str(self.run)])
+        self.say(f"round {at}: the driver was killed, and the run is resumed")
+        at = self.after(6)
+        ward.processes[second].kill()
+        time.sleep(_NOTICE)
+        with self.standing():
+            ward.start(second)
+            ward.ready(second)
+        self.say(f"round {at}: {second} was killed, and is started and connected again")
         if long:
             self.cut_for_long(third)
         if code := self.driver.wait(_LONGEST):
@@ -113,37 +130,6 @@ class _Mishaps:
     def drive(self, words: Sequence[str]) -> None:
         log = self.ward.home("lead") / "output.log"
         self.driver: Running = self.ward.place.run("lead", command(*words), log=log)
-
-    # what happens
-
-    def cut(self, site: str) -> None:
-        at = self.after(2)
-        self.ward.place.cut(site)
-        time.sleep(_SHORT)
-        self.ward.place.heal(site)
-        self.say(f"round {at}: the cable of {site} was cut for {_SHORT:g} s")
-
-    def kill_relay(self) -> None:
-        at = self.after(4)
-        self.ward.processes["coordinator"].kill()
-        self.ward.start("coordinator")
-        self.ward.ready("coordinator")
-        self.say(f"round {at}: the relay was killed, and is started again")
-
-    def kill_driver(self) -> None:
-        at = self.after(4)
-        self.driver.kill()
-        self.drive(["resume", str(self.run)])
-        self.say(f"round {at}: the driver was killed, and the run is resumed")
-
-    def kill_site(self, site: str) -> None:
-        at = self.after(6)
-        self.ward.processes[site].kill()
-        time.sleep(_NOTICE)
-        with self.standing():
-            self.ward.start(site)
-            self.ward.ready(site)
-        self.say(f"round {at}: {site} was killed, and is started and connected again")
 
     def cut_for_long(self, site: str) -> None:
         at, begun = self.after(4), time.monotonic()
@@ -167,8 +153,6 @@ class _Mishaps:
             yield
         finally:
             self.driver.thaw()
-
-    # what is waited for
 
     def after(self, rounds: int) -> int:
         """The round that the run is in, so many after that of now."""
@@ -204,7 +188,7 @@ def record_faults(lines: Sequence[Line], undisturbed: Sequence[Line], say: Say) 
     alike = away[0] if away else ROUNDS + 1
     differ = [r for r in range(alike) if _plain(lines[r]) != _plain(undisturbed[r])]
     wrong = [f"round {differ[0]} differs from the undisturbed run, and nobody was away yet"] if differ else []
-    ours, theirs = accuracy(lines[-1]), accuracy(undisturbed[-1])
+    ours, theirs = _accuracy(lines[-1]), _accuracy(undisturbed[-1])
     if not abs(ours - theirs) <= _POINTS:  # nor if it is no number
         wrong += [f"accuracy {ours:.3f} is not within {_POINTS} of {theirs:.3f}, that of the undisturbed run"]
     said = f"somebody was away in rounds {away[0]} to {away[-1]}" if away else "nobody was away"
@@ -218,7 +202,7 @@ def _plain(line: Line) -> dict[str, Any]:
     return {key: value for key, value in line.items() if key not in ("away", "measures")}
 
 
-def accuracy(line: Line) -> float:
+def _accuracy(line: Line) -> float:
     """The mean over sites; those of one that is away are not known."""
     found = [a for a in line["scores"]["own/test"]["accuracy"] if a is not None]
     return sum(found) / len(found) if found else math.nan
@@ -228,7 +212,7 @@ def _model_faults(ward: Ward) -> list[str]:
     """Every site has its model, of finite numbers."""
     wrong = []
     for site in ward.study.sites:
-        path = ward.home(site) / "state" / "models" / METHOD / "weights.safetensors"
+        path = ward.models(site) / METHOD / "weights.safetensors"
         if not path.exists():
             wrong.append(f"{site} has not got its model")
         elif not all(math.isfinite(array.sum()) for array in load_file(path).values()):

@@ -187,22 +187,29 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Seen:
+class _Seen:
     """What was there at one moment, each thing by what it is, with how to call it."""
 
     folders: tuple[Path, ...]
     things: Mapping[tuple[Any, ...], str]
 
 
-def look(*folders: Path) -> Seen:
+def look(*folders: Path) -> _Seen:
     """Processes of this process and their listening ports, its namespaces, and files in these folders.
 
     What other people run on the same machine is not looked at.
     """
-    if _mark() not in os.environ.get(MARK, ""):  # from now on, a process that leaves its parent is known
-        os.environ[MARK] = os.environ.get(MARK, "") + _mark()
+    mark, everyone, ours = f"/{os.getpid()}-", processes(), below(os.getpid())
+    if mark not in os.environ.get(MARK, ""):  # from now on, a process that leaves its parent is known
+        os.environ[MARK] = os.environ.get(MARK, "") + mark
+    known = {os.getpid(), *(p.pid for p in ours)}
+    for process in everyone.values():  # what says in its environment that it once descended from here
+        with contextlib.suppress(OSError):  # it has ended since
+            words = Path(f"/proc/{process.pid}/environ").read_bytes().decode(errors="replace").split("\0")
+            marked = any(word.startswith(f"{MARK}=") and mark in word for word in words)
+            ours += [process] if marked and process.pid not in known else []
     things: dict[tuple[Any, ...], str] = {}
-    for process in [p for p in processes().values() if p.pid == os.getpid()] + _ours():
+    for process in [p for p in everyone.values() if p.pid == os.getpid()] + ours:
         if process.pid != os.getpid():
             things["process", process.pid, process.started] = f"process {process.pid}: {process.command}"
         for port in _ports(process.pid):
@@ -214,10 +221,10 @@ def look(*folders: Path) -> Seen:
         for path in Path(folder).rglob("*"):
             if path.is_symlink() or not path.is_dir():
                 things["file", path] = f"file {path}"
-    return Seen(folders, things)
+    return _Seen(folders, things)
 
 
-def left_behind(before: Seen, seconds: float = 2.0) -> list[str]:
+def left_behind(before: _Seen, seconds: float = 2.0) -> list[str]:
     """What is there now and was not before; what is just going has so many seconds for it."""
     until = time.monotonic() + seconds
     while True:
@@ -226,22 +233,6 @@ def left_behind(before: Seen, seconds: float = 2.0) -> list[str]:
         if not left or time.monotonic() > until:
             return sorted(left)
         time.sleep(0.02)
-
-
-def _ours() -> list[Process]:
-    """What descends from here, and what says in its environment that it once did."""
-    ours = below(os.getpid())
-    known = {os.getpid(), *(p.pid for p in ours)}
-    for process in processes().values():
-        with contextlib.suppress(OSError):  # it has ended since
-            words = Path(f"/proc/{process.pid}/environ").read_bytes().decode(errors="replace").split("\0")
-            marked = any(word.startswith(f"{MARK}=") and _mark() in word for word in words)
-            ours += [process] if marked and process.pid not in known else []
-    return ours
-
-
-def _mark() -> str:
-    return f"/{os.getpid()}-"
 
 
 def _ports(pid: int) -> set[int]:

@@ -16,13 +16,16 @@ import csv
 import io
 import math
 import os
+import shlex
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from safetensors.numpy import load_file
 
 from coterie.core.errors import BadData, BadRun, shown
 from coterie.core.seeds import Key
@@ -40,6 +43,11 @@ _UP = 120.0  # seconds that all may take to connect; a few on a machine with not
 _PATIENCE = 5.0  # seconds for a command to end when it is asked to
 _PORT = 8443
 OUTPUT = "output.log"
+METHODS = ("local", "fedavg", "weight-erosion", "pens")
+PERSONAL = ("local", "weight-erosion", "pens")  # those by which each site has a model of its own
+BY = "pens"  # whose model predicts in the end
+PATIENTS = 4
+Say = Callable[[str], None]
 
 
 # tables of patients
@@ -68,13 +76,17 @@ class Study:
 
     def recipe(self, files: Mapping[str, str]) -> str:
         """How these sites' files are read, in TOML."""
+
+        def values(known: Sequence[str]) -> str:
+            return "values = [" + ", ".join(f'"{value}"' for value in known) + "]"
+
         lines = [f'target = "{self.target}"', 'missing = "median"', 'absent = "flag"', "", "[sites]"]
         lines += [f'{site} = "{file}"' for site, file in files.items()]
         for column in self.columns:
             lines += ["", f'[columns."{column.name}"]', f'use = "{column.kind}"']
             if known := ("0", "1") if column.kind == "flag" else tuple(column.values):
-                lines.append(f"values = {_texts(known)}")
-        lines += ["", f"[columns.{self.target}]", 'use = "flag"', f"values = {_texts(self.values)}"]
+                lines.append(values(known))
+        lines += ["", f"[columns.{self.target}]", 'use = "flag"', values(self.values)]
         return "\n".join([*lines, ""])
 
     def write(self, folder: Path, site: str) -> None:
@@ -83,11 +95,7 @@ class Study:
         write_whole(folder / "recipe.toml", self.recipe({site: f"{site}.csv"}))
 
 
-def _texts(values: Sequence[str]) -> str:
-    return "[" + ", ".join(f'"{value}"' for value in values) + "]"
-
-
-def study(say: Callable[[str], None]) -> Study:
+def study(say: Say) -> Study:
     source = heart.HeartDisease()
     try:
         paths = source.fetch()
@@ -96,10 +104,6 @@ def study(say: Callable[[str], None]) -> Study:
             raise
         say(INSTEAD)
         return breast_cancer()
-    return heart_disease(paths)
-
-
-def heart_disease(paths: Sequence[Path]) -> Study:
     table, ill = heart.read_hospitals(paths)
     columns = [c for c in heart.COLUMNS if c not in heart.SPARSE]
 
@@ -168,6 +172,9 @@ class Ward:
             return self.folder / "sites" / party
         return self.folder / party if party == "coordinator" else self.folder / "people" / party
 
+    def models(self, site: str) -> Path:
+        return self.home(site) / "state" / "models"
+
     def start(self, party: str) -> Running:
         """The process of the relay or of a site, begun; `ready` waits for it."""
         home, env = self.home(party), {ROOT: str(self.folder / "states" / party)}
@@ -221,3 +228,73 @@ class Ward:
                     process.wait()
         if code:
             raise BadRun(f"coterie {words[0]} on {host} ended with {code}: see */{OUTPUT} in {self.folder}")
+
+
+# what `coterie federation demo` shows: a federation at work, and in the end what was where
+
+
+def demo(folder: Path, hosts: bool, rounds: int, say: Say) -> None:
+    """All of it; whatever is started is ended."""
+    data = study(say)
+    with place_for(data, folder, hosts) as place:
+        ward = Ward(place, folder, data)
+        ward.found()
+        rows = ", ".join(f"{site} {len(found)}" for site, found in data.rows.items())
+        say(f"{data.about} (rows: {rows}), in {folder}")
+        where = "each in a network namespace of its own" if hosts else "on loopback"
+        seconds = ward.start_all()
+        say(f"a relay and {len(data.sites)} sites, {where}: all connected after {seconds:.1f} s")
+        words = ["compare", "--methods", *METHODS, "--seeds", "1", "--rounds", str(rounds)]
+        words = [*ward.led(words), "--out", str(ward.home("lead") / "comparison")]
+        say(f"\nlead: coterie {shlex.join(words)}")
+        ward.show("lead", words)
+        _predict(ward, data.sites[0], say)
+        say("\nwhat was where")
+        for line in _inventory(ward):
+            say(f"  {line}")
+        say(f"  {search(ward)}")
+    say(f"everything is ended; what it left is in {folder}")
+
+
+def _predict(ward: Ward, site: str, say: Say) -> None:
+    """A site's own model is asked about some of its patients, where both are."""
+    home = ward.home(site)
+    (home / "patients.csv").write_text(ward.study.table(site, slice(PATIENTS), target=False))
+    words = ["predict", str(ward.models(site) / BY), str(home / "patients.csv"), "--explain", "2"]
+    say(f"\n{site}, with the model that stayed there: coterie {shlex.join(words)}")
+    ward.show(site, words)
+
+
+def _inventory(ward: Ward) -> Iterator[str]:
+    """A line for each host: what is on its disk besides its kit."""
+    wide = max(map(len, ("coordinator", *ward.study.sites)))
+    logs = ", ".join(f for f in ("relay.log", OUTPUT) if (ward.home("coordinator") / f).exists())
+    yield f"{'coordinator':<{wide}}  {logs}: who came and went"
+    for site, rows in ward.study.rows.items():
+        own = ", ".join(m for m in METHODS if (ward.models(site) / m).is_dir())
+        yield f"{site:<{wide}}  {site}.csv: {len(rows)} rows; state/models: {own}"
+    kept = sorted({p.parents[2].name for p in ward.home("lead").glob("comparison/*/*/models/*.safetensors")})
+    shared = ", ".join(kept) or "none"
+    yield f"{'lead':<{wide}}  comparison: figures and report; models that all share: {shared}"
+
+
+def search(ward: Ward) -> str:
+    """Looks for every row and every site's own model where they must not be."""
+    files = [p for party in ("coordinator", "lead") for p in ward.home(party).rglob("*") if p.is_file()]
+    held = {path: path.read_bytes() for path in files}
+    wanted, weights = list[tuple[str, bytes]](), list[tuple[str, bytes]]()
+    for site in ward.study.sites:
+        rows = ward.study.table(site, target=False).splitlines()[1:]
+        wanted += [(f"a row of {site}", row.encode()) for row in rows]
+        for method in PERSONAL:  # the largest array of each, as it is in any file or message
+            arrays = load_file(ward.models(site) / method / "weights.safetensors").values()
+            largest = max(arrays, key=lambda array: array.size)
+            weights.append((f"a model of {site}", largest.tobytes()))
+    for what, data in [*wanted, *weights]:
+        for path, content in held.items():
+            if data in content:
+                raise BadRun(f"{path} holds {what}: it must not be there; please report it")
+    return (
+        f"looked for {len(wanted)} rows and {len(weights)} models of sites' own in all {len(files)} files of "
+        "relay and lead: none there"
+    )

@@ -19,12 +19,15 @@ import os
 import re
 import shutil
 import tempfile
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 import tomli_w
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from coterie.core.errors import BadInput, BadRun, Gathered, UnknownName, option, shown
 from coterie.federation.kits import certificates, kit
@@ -36,7 +39,7 @@ from coterie.storage.locks import locked
 COORDINATOR = "coordinator"
 
 
-class Member(TypedDict):
+class _Member(TypedDict):
     """One certificate that the authority has made."""
 
     name: str
@@ -66,10 +69,10 @@ class Office:
             raise BadInput(f"{path} does not say {', '.join(missing)}: bring it back from a copy")
         return about
 
-    def members(self) -> list[Member]:
+    def members(self) -> list[_Member]:
         path = self.folder / "members.json"
         try:
-            members: list[Member] = json.loads(read_part(path))
+            members: list[_Member] = json.loads(read_part(path))
             for member in members:
                 check_name(member["name"])
                 int(member["serial"], 16)
@@ -78,7 +81,7 @@ class Office:
         except (ValueError, TypeError, KeyError, BadInput):
             raise BadInput(f"{path} is damaged: bring it back from a copy") from None
 
-    def write(self, members: Sequence[Member]) -> None:
+    def write(self, members: Sequence[_Member]) -> None:
         write_whole(self.folder / "members.json", json.dumps(members, indent=1))
 
     def admit(self, name: str, role: Role, days: int) -> Path:
@@ -91,11 +94,11 @@ class Office:
         card = certificates.card_of(pem, ca_pem)
         told = {"name": name, "role": role, "federation": card.federation}
         told |= {k: about[k] for k in ("host", "port", *(["listen"] if role == COORDINATOR else []))}
-        noted: Member = {"name": name, "role": role, "serial": f"{card.serial:x}", "revoked": False}
+        noted: _Member = {"name": name, "role": role, "serial": f"{card.serial:x}", "revoked": False}
         self.write([*self.members(), noted])
         place = _place_of(self.root, name, role)
-        _make(place.parent)
-        with drafted(place) as draft:
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        with _drafted(place) as draft:
             write_private(draft / "kit.toml", tomli_w.dumps(told).encode())
             write_private(draft / "ca.crt", ca_pem)
             write_private(draft / f"{name}.crt", pem)
@@ -129,11 +132,15 @@ def found_federation(
         wrong.add(f"{many} helper(s), and sealing takes two servers and a dealer: name three, or none")
     for words in people:
         with wrong.one():
-            members.append(person(words))
+            name, _, role = words.partition(":")  # anna:viewer
+            if role not in ("", "lead", "viewer"):
+                must = f"role {shown(role)} of {shown(name)} must be lead or viewer"
+                raise BadInput(f"{must}: write {name}:viewer")
+            members.append((name, "viewer" if role == "viewer" else "lead"))
     for name, _ in members:
         with wrong.one():
             check_name(name)
-    for line in twice(name for name, _ in members):
+    for line in _twice(name for name, _ in members):
         wrong.add(line)
     with wrong.one():
         listen = kit.listening(host, listen)
@@ -145,9 +152,9 @@ def found_federation(
     place = folder.resolve()
     with readable_errors(folder):
         place.parent.mkdir(parents=True, exist_ok=True)
-    with drafted(place) as draft:
+    with _drafted(place) as draft:
         office = Office(draft)
-        _make(office.folder)
+        office.folder.mkdir(mode=0o700, exist_ok=True)
         key = certificates.new_key()
         about = {"host": host, "port": port, "listen": listen}
         federation = re.sub(r"[^A-Za-z0-9_-]+", "-", place.name).strip("-")[:63] or "federation"
@@ -166,12 +173,12 @@ def invite(folder: str | Path, name: str, role: Role = "site", days: int = DAYS)
     check_days(days)
     if role not in ROLES or role == COORDINATOR:
         raise BadInput(f"role {shown(role)} must be site, helper, lead or viewer: a federation has one relay")
-    with at_work(folder) as office:
+    with _at_work(folder) as office:
         there = [m["name"] for m in office.members() if not m["revoked"]]
         if name in there:
             revoking = f"coterie federation revoke {folder} {name}"
             raise BadInput(f"{name} has a kit already: choose another name, or first {revoking}")
-        for line in twice([*there, name]):
+        for line in _twice([*there, name]):
             raise BadInput(line)
         place = _place_of(office.root, name, role)
         if place.exists():  # of a revoked certificate; a site may have put things of its own beside it
@@ -183,7 +190,7 @@ def invite(folder: str | Path, name: str, role: Role = "site", days: int = DAYS)
 
 def revoke(folder: str | Path, name: str) -> None:
     """The certificate of a party counts no more, from when the relay has got the list."""
-    with at_work(folder) as office:
+    with _at_work(folder) as office:
         there = {m["name"]: m for m in office.members() if not m["revoked"] and m["name"] != COORDINATOR}
         if name == COORDINATOR:
             raise BadInput("the relay cannot be revoked, as it hands the list on: make a new federation")
@@ -193,15 +200,26 @@ def revoke(folder: str | Path, name: str) -> None:
         before = kit.revoked_of(read_part(listed), office.ca_pem) if listed.exists() else Revoked()
         serials = before.serials | {int(there[name]["serial"], 16)}
         key = read_key(office.folder / "ca.key")
-        revoked = kit.signed_list(serials, before.number + 1, office.ca_pem, key)
-        write_whole(listed, revoked.told)
+        told = _signed_list(serials, before.number + 1, office.ca_pem, key)
+        write_whole(listed, told)
         if (office.root / COORDINATOR).is_dir():
-            write_whole(office.root / COORDINATOR / REVOKED, revoked.told)
+            write_whole(office.root / COORDINATOR / REVOKED, told)
         office.write([{**m, "revoked": m["revoked"] or m["name"] == name} for m in office.members()])
 
 
+def _signed_list(
+    serials: frozenset[int], number: int, ca_pem: bytes, key: ec.EllipticCurvePrivateKey
+) -> bytes:
+    """The list of certificates that count no more, as the authority says it."""
+    federation = certificates.federation_of(ca_pem)
+    listed = {"federation": federation, "number": number, "revoked": sorted(f"{s:x}" for s in serials)}
+    text = json.dumps(listed)
+    signature = key.sign(kit.SAID + text.encode(), ec.ECDSA(hashes.SHA256()))
+    return json.dumps({"list": text, "signature": b64encode(signature).decode()}).encode()
+
+
 @contextlib.contextmanager
-def at_work(folder: str | Path) -> Iterator[Office]:
+def _at_work(folder: str | Path) -> Iterator[Office]:
     """The authority of a federation, for one command at a time."""
     office = Office(Path(folder))
     if not (office.folder / "ca.key").is_file():
@@ -215,21 +233,13 @@ def at_work(folder: str | Path) -> Iterator[Office]:
         yield office
 
 
-def person(words: str) -> tuple[str, Role]:
-    """anna:viewer"""
-    name, _, role = words.partition(":")
-    if role in ("", "lead", "viewer"):
-        return name, "viewer" if role == "viewer" else "lead"
-    raise BadInput(f"role {shown(role)} of {shown(name)} must be lead or viewer: write {name}:viewer")
-
-
 def _place_of(folder: Path, name: str, role: Role) -> Path:
     if role == COORDINATOR:
         return folder / COORDINATOR
     return folder / {"site": "sites", "helper": "helpers"}.get(role, "people") / name
 
 
-def twice(names: Iterable[str]) -> list[str]:
+def _twice(names: Iterable[str]) -> list[str]:
     """What is wrong with names that are not unique; some file systems take A and a for the same."""
     seen, lines = set[str](), list[str]()
     for name in names:
@@ -248,7 +258,7 @@ def check_free(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def drafted(place: Path) -> Iterator[Path]:
+def _drafted(place: Path) -> Iterator[Path]:
     """A folder for the owner alone that takes its place once it is complete; nothing is left of a failure."""
     with readable_errors(place):
         draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
@@ -266,7 +276,3 @@ def write_private(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _make(folder: Path) -> None:
-    folder.mkdir(mode=0o700, exist_ok=True)

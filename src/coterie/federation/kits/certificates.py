@@ -137,7 +137,12 @@ def issue(
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
     if role in SERVES:
         uses.append(ExtendedKeyUsageOID.SERVER_AUTH)
-    also = [_general(host) for host in dict.fromkeys([name.replace("_", "-"), *hosts])]
+    also = list[x509.GeneralName]()
+    for host in dict.fromkeys([name.replace("_", "-"), *hosts]):
+        try:
+            also.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            also.append(x509.DNSName(host))
     signed = (
         _draft(_subject(name, role, federation_of(ca_pem)), ca.subject, public, start, days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -170,11 +175,8 @@ def card_of(pem: bytes, ca_pem: bytes, now: datetime | None = None) -> Card:
             f"{whose} is not signed by the authority of federation {shown(federation_of(ca_pem))}: "
             "use the kit that this federation's authority made"
         )
-    now, first, last = (
-        now or datetime.now(UTC),
-        certificate.not_valid_before_utc,
-        certificate.not_valid_after_utc,
-    )
+    now = now or datetime.now(UTC)
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     clock = f"this machine's clock says {now:{WHEN}} UTC"
     if now < first:
         raise Refused(f"{whose} is valid only from {first:{WHEN}} UTC on; {clock}: set the clock")
@@ -286,13 +288,6 @@ def _subject(name: str, role: str, federation: str) -> x509.Name:
     oids = (NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME)
     values = zip(oids, (federation, role, name), strict=True)
     return x509.Name([x509.NameAttribute(oid, value) for oid, value in values])
-
-
-def _general(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
 
 
 def _draft(

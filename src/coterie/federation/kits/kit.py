@@ -6,13 +6,13 @@ for how kits are made.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
 import re
 import tomllib
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from base64 import b64decode
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -103,7 +103,23 @@ def read_kit(folder: str | Path) -> Kit:
     folder = Path(folder)
     if not (folder / "kit.toml").is_file():
         raise BadInput(f"{folder} is not a kit: it has no kit.toml: give a folder that the authority made")
-    kit = _kit_of(folder, read_toml(folder / "kit.toml"))
+    path = folder / "kit.toml"
+    told = read_toml(path)
+    kinds = {"name": str, "role": str, "federation": str, "host": str, "port": int}
+    for what, kind in kinds.items():
+        if type(told.get(what)) is not kind:
+            raise BadInput(f"{path}: {what} is not there or no {kind.__name__}: copy the kit again")
+    listen, role = told.get("listen", LOOPBACK), next((r for r in ROLES if r == told["role"]), None)
+    if role is None:
+        raise BadInput(f"{path}: role {shown(told['role'])} must be one of {', '.join(ROLES)}")
+    try:
+        check_name(told["name"])
+        _check_host(told["host"])
+        _check_host(listen, "listen")
+        check_port(told["port"])
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+    kit = Kit(folder, told["name"], role, told["federation"], told["host"], told["port"], listen)
     try:
         card = kit.card
     except Refused as error:
@@ -118,38 +134,6 @@ def read_kit(folder: str | Path) -> Kit:
     if kit.key.public_key() != card.public_key:
         raise BadInput(f"{kit.key_path} is not the key of {kit.certificate_path.name}: copy the kit again")
     return kit
-
-
-def _kit_of(folder: Path, said: Mapping[str, Any]) -> Kit:
-    kinds = {"name": str, "role": str, "federation": str, "host": str, "port": int}
-    for what, kind in kinds.items():
-        if type(said.get(what)) is not kind:
-            why = f"{what} is not there or no {kind.__name__}"
-            raise BadInput(f"{folder / 'kit.toml'}: {why}: copy the kit again")
-    listen = said.get("listen", LOOPBACK)
-    role = next((r for r in ROLES if r == said["role"]), None)
-    if role is None:
-        raise BadInput(f"{folder / 'kit.toml'}: role {shown(said['role'])} must be one of {', '.join(ROLES)}")
-    try:
-        check_name(said["name"])
-        _check_host(said["host"])
-        _check_host(listen, "listen")
-        check_port(said["port"])
-    except BadInput as error:
-        raise BadInput(f"{folder / 'kit.toml'}: {error}") from None
-    return Kit(folder, said["name"], role, said["federation"], said["host"], said["port"], listen)
-
-
-def signed_list(
-    serials: Iterable[int], number: int, ca_pem: bytes, key: ec.EllipticCurvePrivateKey
-) -> Revoked:
-    """The list as an authority says it."""
-    some, federation = frozenset(serials), certificates.federation_of(ca_pem)
-    listed = {"federation": federation, "number": number, "revoked": sorted(f"{s:x}" for s in some)}
-    text = json.dumps(listed)
-    signature = key.sign(SAID + text.encode(), ec.ECDSA(hashes.SHA256()))
-    told = {"list": text, "signature": b64encode(signature).decode()}
-    return Revoked(some, number, json.dumps(told).encode())
 
 
 def revoked_of(told: bytes, ca_pem: bytes) -> Revoked:
@@ -201,7 +185,7 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def _check_host(host: Any, what: str = "host") -> None:
-    if not isinstance(host, str) or not (_is_address(host) or HOST.fullmatch(host)):
+    if not isinstance(host, str) or (_address_in(host) is None and not HOST.fullmatch(host)):
         raise BadInput(f"{what} {shown(host)} must be a host's name or address: try {LOOPBACK}")
 
 
@@ -213,14 +197,15 @@ def check_port(port: int) -> None:
 def listening(host: str, listen: str) -> str:
     """Where a relay listens that is reached as `host`: on this machine alone unless one says where."""
     _check_host(host)
-    if _is_address(host) and ipaddress.ip_address(host).is_unspecified:
+    address = _address_in(host)
+    if address is not None and address.is_unspecified:
         raise BadInput(f"host {shown(host)} is where one listens: give the address that sites connect to")
     if listen:
         _check_host(listen, "listen")
         return listen
     if host == "localhost":
         return LOOPBACK
-    if _is_address(host) and ipaddress.ip_address(host).is_loopback:
+    if address is not None and address.is_loopback:
         return host
     raise BadInput(
         f"host {shown(host)} is reached from elsewhere, and nothing listens there unless you say so: "
@@ -228,9 +213,8 @@ def listening(host: str, listen: str) -> str:
     )
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _address_in(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """None for a name."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(text)
+    return None

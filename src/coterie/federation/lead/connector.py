@@ -142,11 +142,10 @@ class Federation(Connector):
             clear_scores=ground.scores == "clear",
             sealed=ground.sealed,
         )
-        lines, me = [], met.lines.kit.name
+        lines = list[str]()
         for name, policy in met.policies.items():
-            lines += [
-                f"site {name} would refuse: {line}" for line in objections(policy_from(policy), work, me)
-            ]
+            against = objections(policy_from(policy), work, met.lines.kit.name)
+            lines += [f"site {name} would refuse: {line}" for line in against]
         if lines:
             raise Several(lines)
         return {"work": to_dict(work), "sites": met.roster.names}

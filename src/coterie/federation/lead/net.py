@@ -28,9 +28,8 @@ from coterie.core.learner import Learner
 from coterie.core.observer import What, said
 from coterie.core.wire import pack
 from coterie.engines.base import Engine
-from coterie.federation.lead.orders import Orders, Transport, unsound
+from coterie.federation.lead.orders import Orders, Transport, limited, unsound, withdrawing
 from coterie.federation.lead.sites import TICK, Backoff, Met
-from coterie.federation.lead.withdrawals import limited, withdrawing
 from coterie.federation.lead.witness import Witness
 from coterie.federation.messages import printable
 from coterie.federation.plans.plan import Plan, plan_of, signed_plan
@@ -135,9 +134,8 @@ class Federated(Remote):
         self.backoff.begin(self.post.lost, self.boots, self.stored)
         while self.post.broken:  # what was begun of the round does not count
             self.post.broken = False
-            for (
-                site
-            ) in self.here():  # who cannot go back to the last round that it has written down is silent
+            # who cannot go back to the last round that it has written down is silent
+            for site in self.here():
                 try:
                     self._fetch(site, ids[site], fresh=False)
                 except Gone:
@@ -148,9 +146,8 @@ class Federated(Remote):
                 if len(self.post.barred) == len(self.roster):
                     raise BadRun(f"no site takes part any more ({why})")
                 if waited > self.bounds.wait:
-                    raise BadRun(
-                        f"too few sites are there ({why}): go on with coterie resume when they are back"
-                    )
+                    remedy = "go on with coterie resume when they are back"
+                    raise BadRun(f"too few sites are there ({why}): {remedy}")
                 if not told:
                     told = True
                     waiting.enter_context(self.observer.doing("waiting"))
@@ -271,13 +268,11 @@ class Federated(Remote):
                     f"a method sums others' models at {self.roster.names[to]}, which is away: leave out "
                     "who did not answer"
                 )
-        self._forget(away)  # each message to come is complete by itself
+        # each message to come is complete by itself
+        self.post.known = {entry for entry in self.post.known if entry[1] not in away}
         brought = super().bring(wanted, why)
-        self._forget(away)
+        self.post.known = {entry for entry in self.post.known if entry[1] not in away}
         return brought
-
-    def _forget(self, sites: set[int]) -> None:
-        self.post.known = {entry for entry in self.post.known if entry[1] not in sites}
 
     def order(self, messages: Mapping[int, Message], counted: Mapping[int, Mapping[str, Tensor]]) -> None:
         """Who is away gets its orders when it comes."""

@@ -4,6 +4,10 @@ A site that does not answer is silent, and the others go on. What is wrong with 
 site silent too: other shapes, numbers that are none, an answer to something else, a refusal. It takes no
 part any more, while a mishap, such as a full disk, may be over when the next round begins. What diverged ends
 the run, as on one machine.
+
+Sites say when they join whether they have limits (`share_at_most`, `others_at_least`, `leverage` of their
+policies), ask a person (`circles`), or have said no to anybody: only those are asked before a sum, so that
+nothing becomes slower for others. A circle that is published is told to everybody in it.
 """
 
 from __future__ import annotations
@@ -25,16 +29,27 @@ from coterie.core.kernel import Kernel, scores
 from coterie.core.roster import Roster
 from coterie.core.wire import pack
 from coterie.federation.lead.sites import Met
-from coterie.federation.messages import SCHEMA, LacksAnswer, SendModelsAnswer, VisitAnswer, fits, printable
+from coterie.federation.messages import (
+    SCHEMA,
+    LacksAnswer,
+    OfferAnswer,
+    SendModelsAnswer,
+    VisitAnswer,
+    fits,
+    printable,
+)
+from coterie.federation.policy.rules import policy_from
 from coterie.federation.transport.assembly import MOST_BODY
 from coterie.federation.transport.compression import Compression
 from coterie.federation.transport.post import Missing, Waits
 from coterie.nets.courier import Content, Courier, Message, Silence, named
+from coterie.nets.offers import Offer
 from coterie.nets.packing import WHOLE
 from coterie.nets.site import Kind, kind_of
 
 if TYPE_CHECKING:
     from coterie.federation.lead.connector import Federation
+    from coterie.federation.lead.net import Federated
 
 log = logging.getLogger("coterie")
 
@@ -132,11 +147,10 @@ class Orders(Courier):
     def _dispute(self, silent: set[int]) -> None:
         """Sites that fail after peer messages came are asked what they lack: it may be the senders' fault."""
         failing, self.failing = self.failing & silent & self.posted.keys(), set()
-        asked: dict[int, Message] = {}
+        asked, failed = dict[int, Message](), dict[Pair, str]()
         for s in failing:
             like = {str(id): kinds for id, (_, kinds) in self.posted[s].items()}
             asked[s] = ({"do": "lacks", "like": like, "run": self.transport.run}, {})
-        failed: dict[Pair, str] = {}
         for s, (answer, _) in (super().try_to_ask(asked, quiet=True)[0] if asked else {}).items():
             told = fits(LacksAnswer, answer)
             for id in told.lacks if told is not None else []:
@@ -205,8 +219,7 @@ class Orders(Courier):
                 receivers.setdefault(place, []).append(to)
                 kinds = {id: (place, {n: kind_of(t) for n, t in like.items()}) for id, like in some}
                 self.posted.setdefault(to, {}).update(kinds)
-        asked: dict[int, Message] = {}
-        bounds = self.transport.bounds
+        asked, bounds = dict[int, Message](), self.transport.bounds
         for s, mine in orders.items():  # a receiver that is late must not make its senders late
             last = {"deadline": bounds.deadline / 2 / len(mine), "patience": bounds.patience}
             asked[s] = ({"do": "letters", "orders": mine, **last}, {})
@@ -330,3 +343,56 @@ def odd_numbers(
         if not finite or set(told.numbers) != sizes.keys():
             return "it tells other figures of its rows than it was asked for"
     return ""
+
+
+# ownership: sites are asked before sums are made of their models
+
+
+def limited(net: Federated) -> set[int]:
+    """Sites that want to be asked."""
+    for name, policy in net.met.policies.items():
+        if name not in net.limits or net.limits[name][0] is not policy:  # it came, or came back
+            own = policy_from(policy)
+            wants = bool(own.limits) or own.circles == "ask" or policy.get("vetoes") is True
+            net.limits[name] = policy, wants
+    return {s for s, name in enumerate(net.roster.names) if net.limits.get(name, ({}, False))[1]}
+
+
+def withdrawing(net: Federated, offers: Sequence[Offer], circle: bool) -> dict[int, str]:
+    """From which of these offers, by number, their sites withdraw, and why. One that does not answer, or not
+    to this, is away as with any other order.
+    """
+    wanted = (set(range(len(net.roster))) if circle else limited(net)) & set(net.here())
+    mine: dict[int, list[int]] = {}
+    for i, offer in enumerate(offers):
+        if offer.site in wanted:
+            mine.setdefault(offer.site, []).append(i)
+    orders, found = dict[int, Message](), dict[int, str]()
+    for site, some in mine.items():
+        sums = []
+        for offer in (offers[i] for i in some):
+            to = "" if offer.receiver == COORDINATOR else net.roster.names[offer.receiver]
+            figures = {"share": offer.share, "others": offer.others, "leverage": offer.leverage}
+            sums.append({"to": to, "ids": list(offer.contents), **figures})
+        orders[site] = ({"do": "offer", "circle": circle, "sums": sums}, {})
+    for site, (answer, _) in net.post.ask(orders, quiet=True).items():
+        out = withdrawn(answer, len(mine[site]))
+        if out is None:
+            net.post.need({site: Silence(NO_ANSWER, lasting=True)})
+            continue
+        found |= {mine[site][k]: why for k, why in out.items()}
+        if out and site not in net.withdrew:
+            net.withdrew.add(site)
+            k, why = next(iter(out.items()))
+            where = net.post.name_of(offers[mine[site][k]].receiver)
+            name, what = net.roster.names[site], f"from the {'circle' if circle else 'sum'} of {where}: {why}"
+            net.tell("withdrew", name, what, f"{name} withdraws {what}; the round goes on without it")
+    return found
+
+
+def withdrawn(answer: Any, offers: int) -> dict[int, str] | None:
+    """From which of so many offers a site withdraws, and why, as it says; None if that is nonsense."""
+    told = fits(OfferAnswer, answer)
+    if told is None or len(told.withdraws) > offers or not all(k < offers for k, _ in told.withdraws):
+        return None
+    return {k: printable(why, 200) for k, why in told.withdraws}

@@ -20,7 +20,7 @@ from coterie.core.roster import Member, Roster
 from coterie.core.wire import pack, unpack
 from coterie.data.forbidden import forbidden_note
 from coterie.federation.data import agreement
-from coterie.federation.data.messages import COUNT, common_of, facts_of, hello_of
+from coterie.federation.data.messages import COUNT, Common, Facts, Hello
 from coterie.federation.kits.kit import read_kit
 from coterie.federation.messages import SCHEMA, printable
 from coterie.federation.policy.rules import policy_from
@@ -145,7 +145,7 @@ class Met:
         told |= {} if self.fold is None else {"within": self.fold}
         names = [m.name for m in self.roster.members if m.train]
         ask = {"do": "fold", "ground": self.rule.ground, "fold": told}
-        sizes = every(self.lines, dict.fromkeys(names, ask))
+        sizes = _every(self.lines, dict.fromkeys(names, ask))
         members = tuple(_resized(m, sizes[m.name]) if m.train else m for m in self.roster.members)
         return replace(self, roster=replace(self.roster, members=members), fold=told, members={})
 
@@ -158,10 +158,10 @@ class Met:
         if self.boots.get(name) == boot:
             return self.members[name]
         hello = self._one(name, {"do": "hello"})
-        mine = agreement.hello_without(hello_of(hello.get("hello"), name), self.rule.forbid)
-        if lacks := agreement.unrecorded(mine, self.rule.require):
+        mine = Hello.of(hello.get("hello"), name).without(self.rule.forbid)
+        if lacks := mine.unrecorded(self.rule.require):
             raise Refused(f"site {name!r}: {lacks}")
-        if differs := agreement.differences(mine.common, mine.absent, common_of(self.common)):
+        if differs := agreement.differences(mine.common, mine.absent, Common.of(self.common)):
             raise Refused(f"site {name!r}: {'; '.join(differs[:20])}: change its recipe")
         known = self.digests if name in self.digests else self.latecomers
         if known.setdefault(name, mine.digest) != mine.digest:
@@ -170,7 +170,7 @@ class Met:
         self._one(name, deal_message(self.rule, self.common, number))
         late = name not in self.digests
         facts = self._one(name, {"do": "fit", "ground": self.rule.ground, **self.agreed, "late": late})
-        member = agreement.member(name, facts_of(facts, name), self.roster.outputs)
+        member = Facts.of(facts, name).member(name, self.roster.outputs)
         if self.fold is not None:
             ask = {"do": "fold", "ground": self.rule.ground, "fold": self.fold}
             member = _resized(member, self._one(name, ask))
@@ -242,11 +242,17 @@ def meet(
     order = [n for n in names if n not in refused] if names else list(found.sites)
     place = {name: i for i, name in enumerate(order)}
     common = found.common.to_dict()
-    dealt = every(lines, {n: deal_message(rule, common, place[n]) for n in found.sites})
-    agreed, tells = _agreed_by(lines, rule, found, [dealt[n].get("lacks") for n in found.sites])
+    dealt = _every(lines, {n: deal_message(rule, common, place[n]) for n in found.sites})
+    agreed, tells = dict[str, Any](gaps={}, agreed=[]), False
+    if found.common.columns:  # what sites need to make inputs of these; nobody else gets the sums
+        lacks = [dealt[n].get("lacks") for n in found.sites]
+        agreed["gaps"] = found.common.gaps(lacks)
+        ask = {"do": "sums", "ground": rule.ground, "gaps": agreed["gaps"]}
+        told = _every(lines, dict.fromkeys(found.sites, ask))
+        agreed["agreed"], tells = found.common.agreed(lacks, [told[n].get("sums") for n in found.sites])
     fit = {"do": "fit", "ground": rule.ground, **agreed, "late": False}
-    fits = every(lines, dict.fromkeys(found.sites, fit))
-    roster = agreement.roster(found, fits)
+    fits = _every(lines, dict.fromkeys(found.sites, fit))
+    roster = found.roster(fits)
     known = {m.name: replace(m, digest="") for m in roster.members}  # who is not there yet has no rows
     roster = replace(roster, members=tuple(known.get(n) or Member(n, 0, 0, 0) for n in order))
     late = [n for n in order if n not in found.sites]
@@ -256,31 +262,10 @@ def meet(
     for why in gone.values():
         say(f"{why}; the run begins without it")
     notes = (*said, *(f"{why}: it joins when it comes" for why in not_yet.values()))
-    return Met(
-        lines,
-        rule,
-        common,
-        roster,
-        notes,
-        {n: _policy_in(hellos[n], n) for n in found.sites},
-        agreed,
-        tells,
-        {n: found.hellos[n].digest for n in found.sites},
-        {n: boots[n] for n in found.sites if n in boots},
-    )
-
-
-def _agreed_by(lines: Lines, rule: Rule, found: agreement.Agreement, lacks: list[Any]) -> tuple[Told, bool]:
-    """What sites need to make inputs of their columns, from what each tells of its own; and whether any had
-    to tell sums. Nobody else gets those.
-    """
-    if not found.common.columns:
-        return {"gaps": {}, "agreed": []}, False
-    gaps = agreement.gaps_from(found.common, lacks)
-    ask = {"do": "sums", "ground": rule.ground, "gaps": gaps}
-    told = every(lines, dict.fromkeys(found.sites, ask))
-    agreed, tells = agreement.agreed_from(found.common, lacks, [told[n].get("sums") for n in found.sites])
-    return {"gaps": gaps, "agreed": agreed}, tells
+    policies = {n: _policy_in(hellos[n], n) for n in found.sites}
+    digests = {n: found.hellos[n].digest for n in found.sites}
+    boots = {n: boots[n] for n in found.sites if n in boots}
+    return Met(lines, rule, common, roster, notes, policies, agreed, tells, digests, boots)
 
 
 def gathered(
@@ -316,7 +301,7 @@ def gathered(
     return here
 
 
-def every(lines: Lines, messages: Mapping[str, Told]) -> dict[str, Told]:
+def _every(lines: Lines, messages: Mapping[str, Told]) -> dict[str, Told]:
     """All of them are needed: before a run begins, a site that goes or refuses is said and nothing runs."""
     answers, failed = lines.ask(messages)
     if failed:

@@ -56,10 +56,16 @@ class Witness:
                         self.net.tell("unseen", names[site], "its own screen says why")
                     self.unseen.add(site)
                 note = self._signature(site, lines, order, answer) if order["entries"] else None
-                if note is not None and "refused" in note:
+                if note is None:
+                    continue
+                why = note.get("refused")
+                if why is not None:  # it is shown the same again after the next round, and says the same
                     signing.discard(site)
-                if note is not None and self._is_new(note):
-                    notes.append(note)
+                    earlier, self.unsigned[names[site]] = self.unsigned.get(names[site]), why
+                    if earlier == why:
+                        continue
+                    self.net.tell("unsigned", names[site], why)
+                notes.append(note)
         return notes
 
     def _orders(
@@ -102,16 +108,6 @@ class Witness:
             told.pop("certificate", None)
         self.certified[name] = one.certificate
         return told
-
-    def _is_new(self, note: Mapping[str, Any]) -> bool:
-        """A site that does not sign is shown the same again after the next round, and says the same."""
-        if "refused" not in note:
-            return True
-        name, why = str(note["site"]), str(note["refused"])
-        before, self.unsigned[name] = self.unsigned.get(name), why
-        if before != why:
-            self.net.tell("unsigned", name, why)
-        return before != why
 
 
 def batch(lines: Sequence[str], first: int) -> Sequence[str]:

@@ -13,7 +13,7 @@ A file of decisions that is damaged is a no to all, until it is mended.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,10 @@ from coterie.federation.plans.plan import (
     Plan,
     PlanGuard,
     PlannedVisit,
-    check_as_planned,
-    in_words,
-    verified_plan,
 )
 from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_visit
-from coterie.federation.site.bounds import Effects, check_effects, effects_of
+from coterie.federation.site.bounds import Effects
 from coterie.federation.site.consent import PLANS, answers_of, note_last
 from coterie.federation.site.state_folders import BEGAN
 from coterie.kernels import kernel_of
@@ -71,8 +68,8 @@ class SitePlans:
         """The guard of a run that may begin; else Refused. People here are told its plan, once. A run has one
         plan, and its guard goes on counting when the run goes on.
         """
-        plan = verified_plan(begin.get("plan"), lead, run)
-        check_as_planned(plan, begin)
+        plan = Plan.verified(begin.get("plan"), lead, run)
+        plan.check_begin(begin)
         digest, guard, began = plan.digest(lead.name), self.guards.get(run), home / BEGAN
         before = guard.digest if guard is not None else began.read_text() if began.exists() else ""
         if before not in ("", digest):
@@ -122,7 +119,7 @@ def plan_objections(plan: Plan, sizes: Mapping[str, int], policy: Policy) -> lis
         try:
             _planned_effects(visit, sizes, plan, policy)
         except Refused as error:
-            lines.append(f"{in_words(visit.kernel)[:_LONG]}: {error}")
+            lines.append(f"{visit.words[:_LONG]}: {error}")
         except CoterieError:  # said when it is visited: fewer rows than a batch, say
             continue
     return lines
@@ -131,26 +128,30 @@ def plan_objections(plan: Plan, sizes: Mapping[str, int], policy: Policy) -> lis
 def plan_words(plan: Plan, lead: str, sizes: Mapping[str, int], policy: Policy) -> list[str]:
     """What a run will ask of a site with so many rows of each part, in a few lines."""
     lines = [f"plan {plan.digest(lead)} of {lead}: {_one_line(plan)}"]
-    lines += [f"· {_visit_words(visit, sizes, plan, policy)}" for visit in plan.visits]
+    # sgd(lr=0.05): trains on 112 of 112 rows in 4 steps; 1 model(s) a visit, 1 a round
+    for visit in plan.visits:
+        ways = f", on rows chosen in {visit.dealings} ways" if visit.dealings > 1 else ""
+        often = f"up to {visit.guests} model(s) a visit, {visit.a_round} a round"
+        try:
+            does = _planned_effects(visit, sizes, plan, policy).words()
+        except CoterieError as error:
+            does = f"cannot be done here: {error}"
+        lines.append(f"· {visit.words[:_LONG]}: {does}{ways}; {often}")
     moves = [ORDERS[order].format(lead=lead) for order in plan.orders if order in ORDERS]
     if plan.sealed:
         moves.append("models trained here go to helpers, sealed: sums of them are all that anybody sees")
     lines += [f"· {line}" for line in moves or ["no model trained here leaves"]]
-    numbers = ", ".join(dict.fromkeys([*map(str, plan.reveals.get("numbers", ())), *_numbers_in(plan)]))
+    told = [*map(str, plan.reveals.get("numbers", ()))]
+    for kernel in (kernel_of(visit.kernel) for visit in plan.visits):  # whatever a plan says of itself
+        if looks(kernel):
+            told += kernel.sizes
+        elif not scores(kernel) and not makes(kernel):
+            told += numbers_of(kernel)
+    numbers = ", ".join(dict.fromkeys(told))
     lines.append(f"· {lead} is told {numbers or 'no numbers'}, and scores of models")
     size = f"{plan.bytes:,} bytes of models at most in a message"
     lines.append(f"· {size}, {plan.seconds:g} s at most for an answer")
     return [line if len(line) <= LONGEST else f"{line[:LONGEST]} ..." for line in lines]
-
-
-def _numbers_in(plan: Plan) -> Iterator[str]:
-    """What the kernels of its visits tell, whatever a plan says of itself."""
-    for visit in plan.visits:
-        kernel = kernel_of(visit.kernel)
-        if looks(kernel):
-            yield from kernel.sizes
-        elif not scores(kernel) and not makes(kernel):
-            yield from numbers_of(kernel)
 
 
 def _one_line(plan: Plan) -> str:
@@ -159,20 +160,9 @@ def _one_line(plan: Plan) -> str:
     return f"{plan.method}{wraps}, {plan.rounds} round(s), {plan.sites} sites, {model}"
 
 
-def _visit_words(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> str:
-    """sgd(lr=0.05): trains on 112 of 112 rows in 4 steps; 1 model(s) a visit, 1 a round"""
-    ways = f", on rows chosen in {visit.dealings} ways" if visit.dealings > 1 else ""
-    often = f"up to {visit.guests} model(s) a visit, {visit.a_round} a round"
-    try:
-        does = _planned_effects(visit, sizes, plan, policy).words()
-    except CoterieError as error:
-        does = f"cannot be done here: {error}"
-    return f"{in_words(visit.kernel)[:_LONG]}: {does}{ways}; {often}"
-
-
 def _planned_effects(visit: PlannedVisit, sizes: Mapping[str, int], plan: Plan, policy: Policy) -> Effects:
     """What such a visit does here; refused if the policy does not allow it."""
     check_visit(policy, visit.kernel, 0)
-    effects = effects_of(kernel_of(visit.kernel), sizes, visit.guests, visit.guests, plan.parameters)
-    check_effects(policy, effects)
+    effects = Effects.of_visit(kernel_of(visit.kernel), sizes, visit.guests, visit.guests, plan.parameters)
+    effects.check(policy)
     return effects

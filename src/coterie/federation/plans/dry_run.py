@@ -9,6 +9,7 @@ the run will ask. Nothing is written by hand, so that a method of somebody's own
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ from coterie.core.options import table_of
 from coterie.core.roster import Member, Roster
 from coterie.core.seeds import Key
 from coterie.engines.loop import Loop
-from coterie.federation.plans.plan import PlannedVisit, fixed_options, row_choices, with_all_options
+from coterie.federation.plans.plan import PlannedVisit, identity_of
 from coterie.kernels import Calibrate
 from coterie.kernels.local import LocalWork
 from coterie.nets import Counting, Ground
@@ -74,10 +75,9 @@ class _Asked:
     load: Counter[int] = field(default_factory=Counter)  # {place: bytes}, by this order
 
     def visit(self, kernel: Kernel, hosts: Sequence[int], round: int) -> None:
-        data = with_all_options(kernel_to_dict(kernel))
-        mark = canonical(fixed_options(data))
-        self.kernels.setdefault(mark, fixed_options(data))
-        self.dealt.setdefault(mark, {}).setdefault(round, set()).add(canonical(row_choices(data)))
+        mark, chosen, _ = identity_of(canonical(kernel_to_dict(kernel)))
+        self.kernels.setdefault(mark, json.loads(mark))
+        self.dealt.setdefault(mark, {}).setdefault(round, set()).add(chosen)
         for host, models in Counter(hosts).items():
             self.guests[mark] = max(self.guests[mark], models)
             self.now[mark, host] += models
@@ -239,7 +239,9 @@ def plan_by_playing(method: Method, beliefs: Beliefs, ground: Ground, settings: 
 
 def _orders_of(method: Method, beliefs: Beliefs, ground: Ground, settings: Settings) -> _Asked:
     """What sites will be asked for in a run of these; where some are still to come, before and after that."""
-    orders, there = _Asked(), _with_rows(ground.roster)
+    orders, roster = _Asked(), ground.roster
+    most = max((m.train, m.validation, m.test) for m in roster.members)  # of sites that are still to come
+    there = replace(roster, members=tuple(m if m.train else Member(m.name, *most) for m in roster.members))
     folds = int(method_fact(method, "folds"))  # each has a row at least
     clients = [_random_client(m, there, Key(0).at("plan", i), folds) for i, m in enumerate(there.members)]
     learner = Learner(ground.model, there.task)
@@ -272,12 +274,6 @@ def _play(run: Experiment) -> None:
     if not net.accounts:  # where a model may have diverged (`divergence.py`)
         score_models(run, Calibrate("train"), models, rounds)
     net.finish(models.beliefs, {i: int(models.of[i]) for i in models.owners.tolist()}, {})
-
-
-def _with_rows(roster: Roster) -> Roster:
-    """Sites that are still to come have as many rows as the largest."""
-    most = max((m.train, m.validation, m.test) for m in roster.members)
-    return replace(roster, members=tuple(m if m.train else Member(m.name, *most) for m in roster.members))
 
 
 def _random_client(member: Member, roster: Roster, key: Key, least: int = 0) -> Client:

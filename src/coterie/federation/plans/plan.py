@@ -66,6 +66,11 @@ class PlannedVisit(Struct, frozen=True, forbid_unknown_fields=True):
     a_round: _Many
     dealings: _Many
 
+    @property
+    def words(self) -> str:
+        """Its kernel: sgd(lr=0.1, epochs=1, batch=32)"""
+        return _in_words(self.kernel)
+
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """What a run will ask.
@@ -103,6 +108,37 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
         text = msgspec.structs.replace(self, seconds=0.0).text
         return hashlib.sha256(f"{lead}\n{text}".encode()).hexdigest()[:_DIGEST]
 
+    @classmethod
+    def verified(cls, told: Any, lead: Card, run: str) -> Plan:
+        """The plan of this run, if this lead has signed it; else Refused."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        if told is None:
+            raise Refused(f"a run without a plan of what it will ask: {AGAIN}")
+        texts = isinstance(told, Mapping) and all(isinstance(told.get(k), str) for k in ("plan", "signature"))
+        if not texts or len(told["plan"]) > _LARGEST:
+            raise Refused(f"a plan that cannot be read: {AGAIN}")
+        said_so = _message(lead.federation, lead.name, run, told["plan"])
+        try:
+            signature = b64decode(told["signature"], validate=True)
+            lead.public_key.verify(signature, said_so, ec.ECDSA(hashes.SHA256()))
+        except (InvalidSignature, ValueError):
+            line = f"a plan that {shown(lead.name)[1:-1]} has not signed for this run"
+            raise Refused(f"{line}: start the run anew") from None
+        return plan_of(told["plan"])
+
+    def check_begin(self, begin: Mapping[str, Any]) -> None:
+        """What a run says when it begins is what its plan says."""
+        sites = len(set(map(str, begin["sites"])))
+        if sites != self.sites:
+            raise Refused(f"a run of {sites} sites, where its plan has {self.sites}: start it anew")
+        for name in BEGIN:
+            if begin[name] != (planned := self.begin.get(name)):
+                have = f"{name} {shown(begin[name])}, where the run's plan has {shown(planned)}"
+                raise Refused(f"{have}: start it anew")
+
 
 def plan_of(text: str) -> Plan:
     """The inverse of `Plan.text`; what is no plan is refused."""
@@ -137,38 +173,6 @@ def signed_plan(kit: Kit, run: str, plan: Plan) -> dict[str, str]:
     return {"plan": text, "signature": b64encode(signature).decode()}
 
 
-def verified_plan(told: Any, lead: Card, run: str) -> Plan:
-    """The plan of this run, if this lead has signed it; else Refused."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    if told is None:
-        raise Refused(f"a run without a plan of what it will ask: {AGAIN}")
-    texts = isinstance(told, Mapping) and all(isinstance(told.get(k), str) for k in ("plan", "signature"))
-    if not texts or len(told["plan"]) > _LARGEST:
-        raise Refused(f"a plan that cannot be read: {AGAIN}")
-    said_so = _message(lead.federation, lead.name, run, told["plan"])
-    try:
-        signature = b64decode(told["signature"], validate=True)
-        lead.public_key.verify(signature, said_so, ec.ECDSA(hashes.SHA256()))
-    except (InvalidSignature, ValueError):
-        line = f"a plan that {shown(lead.name)[1:-1]} has not signed for this run"
-        raise Refused(f"{line}: start the run anew") from None
-    return plan_of(told["plan"])
-
-
-def check_as_planned(plan: Plan, begin: Mapping[str, Any]) -> None:
-    """What a run says when it begins is what its plan says."""
-    sites = len(set(map(str, begin["sites"])))
-    if sites != plan.sites:
-        raise Refused(f"a run of {sites} sites, where its plan has {plan.sites}: start it anew")
-    for name in BEGIN:
-        if begin[name] != (planned := plan.begin.get(name)):
-            have = f"{name} {shown(begin[name])}, where the run's plan has {shown(planned)}"
-            raise Refused(f"{have}: start it anew")
-
-
 # what is held against it
 
 
@@ -183,10 +187,10 @@ def fixed_options(kernel: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def row_choices(kernel: Mapping[str, Any]) -> list[Any]:
+def _row_choices(kernel: Mapping[str, Any]) -> list[Any]:
     """By which options a kernel as data, and those inside of it, choose rows."""
     mine = [kernel.get(name) for name in kernel_fact(KERNELS[str(kernel.get("name", ""))], "deals")]
-    return mine + [row_choices(value) for value in kernel.values() if isinstance(value, Mapping)]
+    return mine + [_row_choices(value) for value in kernel.values() if isinstance(value, Mapping)]
 
 
 def with_all_options(kernel: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,11 +198,11 @@ def with_all_options(kernel: Mapping[str, Any]) -> dict[str, Any]:
     return json.loads(canonical(told_kernel(kernel_of(kernel))))  # type: ignore[no-any-return]
 
 
-def in_words(kernel: Mapping[str, Any]) -> str:
+def _in_words(kernel: Mapping[str, Any]) -> str:
     """A kernel as data in words, without options that are switched off: sgd(lr=0.1, epochs=1, batch=32)"""
     options = {f.name: kernel.get(f.name) for f in fields(KERNELS[str(kernel["name"])])}
     words = [
-        in_words(value) if isinstance(value, Mapping) else f"{name}={value}"
+        _in_words(value) if isinstance(value, Mapping) else f"{name}={value}"
         for name, value in options.items()
         if value not in _OFF
     ]
@@ -206,10 +210,10 @@ def in_words(kernel: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> tuple[str, str, str]:
+def identity_of(text: str) -> tuple[str, str, str]:
     """Of a kernel as data: which one it is in a plan, how it chooses rows, and what it is called."""
     told = with_all_options(json.loads(text))
-    return canonical(fixed_options(told)), canonical(row_choices(told)), in_words(told)
+    return canonical(fixed_options(told)), canonical(_row_choices(told)), _in_words(told)
 
 
 class PlanGuard:
@@ -241,10 +245,10 @@ class PlanGuard:
             raise Refused(f"a message {shown(do)} that lacks something: {AGAIN}") from None
 
     def _visit(self, message: Mapping[str, Any]) -> None:
-        mark, chosen, what = _read(canonical(message["kernel"]))
+        mark, chosen, what = identity_of(canonical(message["kernel"]))
         planned, plan = self.visits.get(mark), self.plan
         if planned is None:
-            self._refuse(what, ", ".join(in_words(v.kernel) for v in plan.visits))
+            self._refuse(what, ", ".join(v.words for v in plan.visits))
         models, round = len(message["rows"]), int(message["key"]["round"])
         if round > plan.rounds:
             self._refuse(f"{what} in round {round}", f"{plan.rounds} rounds")
@@ -256,8 +260,7 @@ class PlanGuard:
             self._refuse(f"{what} on {tried} models in the run", has)
         dealt = self.dealt.get(mark, set()) | {chosen}
         if len(dealt) > _MOST_TIMES * planned.dealings:
-            what = in_words(planned.kernel)
-            self._refuse(f"{what} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")
+            self._refuse(f"{planned.words} on rows dealt in {len(dealt)} ways", f"{planned.dealings}")
         self.tried[mark], self.dealt[mark] = tried, dealt
 
     def _order(self, order: str) -> None:

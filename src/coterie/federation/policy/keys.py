@@ -12,15 +12,54 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
-from coterie.core.errors import BadInput, Gathered
+from coterie.core.errors import BadInput, Gathered, shown
+from coterie.core.facts import kernel_fact
 from coterie.core.kernel import KERNELS
-from coterie.federation.policy.work import Work, above, not_listed, tells_sums
 from coterie.models import MODELS
 from coterie.nets.offers import Limits
 from coterie.privacy.accounting import check_budget
 
 T = TypeVar("T")
+_LISTED = 8  # names that a refusal lists
 UNSEALED = "models trained here would leave as they are, where the policy has sealed = true"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run is going to ask of a site, as it is told before it begins."""
+
+    model: str = ""
+    parameters: int = 0
+    kernels: tuple[str, ...] = ()
+    rounds: int = 0
+    sites: int = 0
+    deal: int | None = None  # the seed by which rows are held out
+    coordinator: bool = False  # this and the next three as in `Reveals`
+    opened: bool = False
+    peers: bool = False
+    rows: bool = False
+    distances: bool = False  # whether distances between models are told
+    sums: bool = False  # whether sums of columns are needed
+    bounded: bool = False  # whether local work has noise, and a bound on what it tells of a row
+    clear_scores: bool = True  # whether scores of models are told without noise
+    sealed: bool = False  # whether replies are sealed: they reach whoever leads the run in sums alone
+
+
+def not_listed(kind: str, name: str, known: Collection[str] | None) -> str:
+    if known is None or name in known:
+        return ""
+    some = ", ".join(sorted(known)[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+    return f"{kind} {shown(name)} is not in the policy's list ({some or 'empty'}): add it to {kind}s"
+
+
+def above(asked: int, what: str, most: int, key: str) -> str:
+    line = f"{shown(asked)} {what}, above the policy's {most}: ask for fewer, or raise {key}"
+    return line if asked > most else ""
+
+
+def tells_sums(names: Iterable[str]) -> bool:
+    """Whether one of these kernels replies with sums of columns. Sealed, nobody sees those of a site."""
+    return any(kernel_fact(KERNELS[name], "sums") is True for name in names if name in KERNELS)
 
 
 @dataclass(frozen=True)
@@ -46,9 +85,6 @@ class _Entry:
 def _policy_key(default: T, **facts: Any) -> T:
     made: T = field(default=default, metadata={"entry": _Entry(**facts)})
     return made
-
-
-# bounds
 
 
 def _at_least(least: int, remedy: str = "") -> Callable[[str, Any, Policy], None]:
@@ -77,17 +113,9 @@ def _to_look_at(name: str, value: bool, policy: Policy) -> None:
         raise BadInput("open = true needs to_coordinator = true: change one of them")
 
 
-# which runs are refused
-
-
 def _too_many(what: str) -> Callable[[Policy, Work], Iterable[str]]:
     key = f"max_{what}"
     return lambda policy, work: [above(getattr(work, what), what, getattr(policy, key), key)]
-
-
-def ruled_out(policy: Policy, key: str) -> str:
-    line = f"{MAY[key]}, which the policy rules out: choose another way, or set {key} = true"
-    return "" if getattr(policy, key) else line
 
 
 def _too_few_sites(policy: Policy, work: Work) -> Iterable[str]:
@@ -273,7 +301,7 @@ class Policy:
 
     Runs with --wrap sealed do that."""
 
-    share_at_most: float = _policy_key(1.0, bound=lambda name, value, policy: limits_of(policy))
+    share_at_most: float = _policy_key(1.0, bound=lambda name, value, policy: policy.limits)
     """how much of a sum at somebody else's place a model of ours may make up, up to 1; the site withdraws
     from others ([ownership](ownership.md))
 
@@ -341,6 +369,16 @@ class Policy:
                 entry.bound(name, getattr(self, name), self)
         wrong.refuse()
 
+    @property
+    def limits(self) -> Limits:
+        """What a site wants to be sure of before a model of its own is used in a sum elsewhere."""
+        return Limits(self.share_at_most, self.others_at_least, self.leverage)
+
+    def rules_out(self, key: str) -> str:
+        """Why not, of what the key says that a site may do; nothing if it does."""
+        line = f"{MAY[key]}, which the policy rules out: choose another way, or set {key} = true"
+        return "" if getattr(self, key) else line
+
 
 ENTRIES: Mapping[str, _Entry] = {f.name: f.metadata["entry"] for f in fields(Policy)}
 MAY = {name: entry.may for name, entry in ENTRIES.items() if entry.may}
@@ -351,10 +389,5 @@ def objections(policy: Policy, work: Work, requester: str = "") -> list[str]:
     lines = [not_listed("requester", requester, policy.requesters)] if requester else []
     for name, entry in ENTRIES.items():
         lines += entry.objects(policy, work)
-        lines += [ruled_out(policy, name)] if entry.needs(policy, work) else []
+        lines += [policy.rules_out(name)] if entry.needs(policy, work) else []
     return [line for line in lines if line]
-
-
-def limits_of(policy: Policy) -> Limits:
-    """What a site wants to be sure of before a model of its own is used in a sum elsewhere."""
-    return Limits(policy.share_at_most, policy.others_at_least, policy.leverage)

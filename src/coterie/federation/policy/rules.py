@@ -25,10 +25,12 @@ from coterie.federation.policy.keys import (
     ENTRIES,
     UNSEALED,
     Policy,
+    Work,
+    above,
+    not_listed,
     objections,
-    ruled_out,
+    tells_sums,
 )
-from coterie.federation.policy.work import Work, above, not_listed, tells_sums
 from coterie.federation.site.consent import TRIED
 from coterie.kernels import Moments, Quantiles
 from coterie.nets.offers import ALONE, Limits
@@ -96,21 +98,19 @@ def work_for(
     return Work(model, kernels=names, rounds=rounds, sites=sites, rows=reveals.rows, **shows, **more)
 
 
-def _work_of(asked: Mapping[str, Any]) -> Work:
-    """What a run says of itself; every key must be there, so that nothing is left open by leaving it out."""
+def check_begin(policy: Policy, asked: Mapping[str, Any], requester: str, today: int = 0) -> None:
+    """A run begins, asked for by this person; `today` runs began here within 24 hours. What it says of itself
+    must have every key, so that nothing is left open by leaving it out.
+    """
     needed = [f.name for f in fields(Work)]
     missing = [name for name in needed if name not in asked]
     if missing:
         raise Refused(f"a run must say {', '.join(missing)} before it begins: is it of another version?")
     try:
-        return Work(**coerced(Work, {name: asked[name] for name in needed}, "a run"))
+        work = Work(**coerced(Work, {name: asked[name] for name in needed}, "a run"))
     except BadInput as error:
         raise Refused("; ".join(lines_of(error))) from None
-
-
-def check_begin(policy: Policy, asked: Mapping[str, Any], requester: str, today: int = 0) -> None:
-    """A run begins, asked for by this person; `today` runs began here within 24 hours."""
-    lines = objections(policy, _work_of(asked), requester)
+    lines = objections(policy, work, requester)
     if today >= policy.runs_a_day:
         lines.append(f"{today} runs began within 24 hours, all that runs_a_day allows: wait, or raise it")
     refuse("; ".join(lines))
@@ -203,16 +203,6 @@ def check_rows(policy: Policy, sizes: Mapping[str, int]) -> None:
             raise Refused(f"{few}: take other shares, or lower min_rows")
 
 
-def check_quality(policy: Policy, rows: int) -> None:
-    """Quantiles of columns and counts of findings, of so many rows, which have no noise."""
-    check_may(policy, "quality")
-    if policy.epsilon is not None:
-        have = f"quantiles without noise, where the policy has epsilon = {policy.epsilon:g}"
-        raise Refused(f"{have}: look at home with coterie check, or leave epsilon out")
-    if rows < policy.min_rows:
-        raise Refused(f"{rows} rows to check, below the policy's {policy.min_rows}: lower min_rows")
-
-
 def check_deals(policy: Policy, today: int, checks: bool = False) -> None:
     """One more way to set rows aside, or one more check of the data, after so many within a day."""
     line, remedy = f"rows were set aside in {today} ways", "take one --deal for all seeds, wait, or raise it"
@@ -270,7 +260,7 @@ def check_visit(
 
 def check_may(policy: Policy, key: str) -> None:
     """Whatever `MAY` lists, by its key."""
-    refuse(ruled_out(policy, key))
+    refuse(policy.rules_out(key))
 
 
 def refuse(line: str) -> None:

@@ -26,35 +26,115 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
-import torch
+from msgspec import Struct
 from torch import Tensor
 
 import coterie
 from coterie.core.errors import BadData, BadRun, CoterieError, Refused, lines_of, shown
 from coterie.core.wire import pack, unpack
 from coterie.features.sealed.parties import Dealer, Server, Terms, check_projections
-from coterie.features.sealed.ring import SEED, Words
+from coterie.features.sealed.ring import SEED
 from coterie.federation.kits.certificates import Card
-from coterie.federation.messages import printable, read
-from coterie.federation.sealing import messages
+from coterie.federation.messages import SCHEMA, Number, printable, read
+from coterie.federation.sealing.messages import (
+    SIDES,
+    UNREADABLE,
+    Blind,
+    Hex,
+    Masked,
+    PeerHeader,
+    Seeds,
+    as_tensor,
+    as_words,
+    check_parties,
+)
 from coterie.federation.site.bounds import PEER_SECONDS
 from coterie.federation.site.session import SendToPeer
 from coterie.federation.site.state_folders import run_of
 from coterie.nets.guard import check_leverage
 from coterie.nets.site import ERRORS
 
-SIDES = ("a", "b", "dealer")
 MOST_SEATS = 8  # runs that are remembered
 MOST_WORDS = 2**31
 PATIENCE = 20.0
 Answer = tuple[dict[str, Any], dict[str, Tensor]]
 Tensors = Mapping[str, Tensor]
-UNREADABLE = (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError)
+
+
+# what it is asked and sent, by the schema of `federation/messages.py`
+
+
+_Pairs = list[tuple[str, str]]
+_Groups = list[list[tuple[Number, Number]]]
+
+
+class _Order(Struct, forbid_unknown_fields=True, tag_field="do"):
+    run: str = ""
+    schema: int = SCHEMA
+
+
+_BARE = {do: msgspec.defstruct(do, [], bases=(_Order,), tag=do) for do in ("hello", "over", "end")}
+
+
+class _Sit(_Order, tag="sit", kw_only=True):
+    """To be on a side of a run: a or b, the servers, or the dealer."""
+
+    side: str
+    parties: dict[str, str]
+    sites: list[str]
+    leverage: float
+    projections: int
+
+
+class _DealMasks(_Order, tag="deal", kw_only=True):
+    hosts: dict[str, str]
+    words: int
+
+
+class _Products(_Order, tag="products", kw_only=True):
+    op: str
+    pairs: _Pairs
+    groups: _Groups
+
+
+class _Coin(_Order, tag="coin", kw_only=True):
+    op: str
+    names: list[str]
+
+
+class _Nonces(Struct, forbid_unknown_fields=True):
+    a: Hex
+    b: Hex
+
+
+class _Project(_Order, tag="project", kw_only=True):
+    op: str
+    names: list[str]
+    nonces: _Nonces
+
+
+class _Judge(_Order, tag="judge", kw_only=True):
+    op: str
+
+
+class _MixShares(_Order, tag="mix", kw_only=True):
+    op: str
+    names: list[str]
+    slices: dict[str, tuple[Number, Number]]
+    receiver: str
+
+
+class _DistanceShares(_Order, tag="distances", kw_only=True):
+    op: str
+    pairs: _Pairs
+    wanted: _Pairs
+    groups: _Groups
 
 
 @dataclass
-class Seat:
+class _Seat:
     """One run: on which side this helper is, who the others are, and what has come by peer message."""
 
     leader: str
@@ -82,10 +162,8 @@ class Seat:
         for party in (self.server, self.dealer):
             if party is not None:
                 party.forget()
-        self.hosts.clear()
-        self.nonces.clear()
-        self.came.clear()
-        self.mine.clear()
+        for table in (self.hosts, self.nonces, self.came, self.mine):
+            table.clear()
 
 
 class Helper:
@@ -99,7 +177,7 @@ class Helper:
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.name, self.send_to_peer, self.card_of, self.say = name, send_to_peer, card_of, say
-        self.seats: dict[str, Seat] = {}
+        self.seats: dict[str, _Seat] = {}
         self.lock = threading.RLock()
 
     # what it is asked
@@ -107,39 +185,25 @@ class Helper:
     def answer(self, sender: Card, header: Mapping[str, Any], body: bytes) -> bytes:
         try:
             told, tensors = unpack(body)
-            kind, do = self._orders().get(str(told.get("do")), (None, None))
+            name = str(told.get("do"))
+            kind, do = _ORDERS.get(name, (None, None))
             if kind is None or do is None:
                 raise Refused(f"{shown(told)[:80]} is nothing that a helper can be asked")
-            if kind is not messages.HelperHello:
+            if name != "hello":
                 run_of(told)
-            return pack(*do(sender.name, read(kind, told, "a question"), tensors))
+            return pack(*do(self, sender.name, read(kind, told, "a question"), tensors))
         except CoterieError as error:
-            name = next((name for name, cls in ERRORS.items() if isinstance(error, cls)), "BadRun")
+            wrong = next((name for name, cls in ERRORS.items() if isinstance(error, cls)), "BadRun")
             text = "; ".join(lines_of(error))
             self.say(f"{sender.name} asks; refused: {printable(text, 400)}")
-            return pack({"error": name, "text": text}, {})
+            return pack({"error": wrong, "text": text}, {})
         except UNREADABLE as error:
             return pack({"error": "BadData", "text": f"a question that does not fit ({error!r:.80})"}, {})
 
-    def _orders(self) -> Mapping[str, tuple[type[messages.HelperOrder], Callable[..., Answer]]]:
-        return {
-            "hello": (messages.HelperHello, self._hello),
-            "sit": (messages.Sit, self._sit),
-            "deal": (messages.DealMasks, self._deal),
-            "products": (messages.Products, self._products),
-            "coin": (messages.Coin, self._coin),
-            "project": (messages.Project, self._project),
-            "judge": (messages.Judge, self._judge),
-            "mix": (messages.MixShares, self._mix),
-            "distances": (messages.DistanceShares, self._distances),
-            "over": (messages.Over, self._over),
-            "end": (messages.HelperEnd, self._end),
-        }
-
-    def _hello(self, leader: str, asked: messages.HelperHello, tensors: Tensors) -> Answer:
+    def _hello(self, leader: str, asked: _Order, tensors: Tensors) -> Answer:
         return {"helper": self.name, "version": coterie.__version__}, {}
 
-    def _sit(self, leader: str, asked: messages.Sit, tensors: Tensors) -> Answer:
+    def _sit(self, leader: str, asked: _Sit, tensors: Tensors) -> Answer:
         run, side, parties = asked.run, asked.side, {s: asked.parties[s] for s in SIDES}
         check_parties(parties, self.card_of)
         if side not in SIDES or parties[side] != self.name:
@@ -151,7 +215,7 @@ class Helper:
             if seat is not None and (seat.leader, seat.side, seat.parties) != (leader, side, parties):
                 raise Refused(f"{self.name} has another part in this run: start the run anew")
             if seat is None:
-                seat = self.seats[run] = Seat(leader, side, parties, frozenset(asked.sites))
+                seat = self.seats[run] = _Seat(leader, side, parties, frozenset(asked.sites))
                 if side == "dealer":
                     seat.dealer = Dealer()
                 else:
@@ -167,7 +231,7 @@ class Helper:
             self._send(parties["b"], run, "blind", "", {"seed": seat.blind.hex()}, {})
         return {}, {}
 
-    def _deal(self, leader: str, asked: messages.DealMasks, tensors: Tensors) -> Answer:
+    def _deal(self, leader: str, asked: _DealMasks, tensors: Tensors) -> Answer:
         seat, run, hosts = self._seat(leader, asked.run, "dealer"), asked.run, asked.hosts
         if not 0 < asked.words < MOST_WORDS or not set(hosts.values()) <= seat.sites:
             raise Refused("masks for somebody who takes no part, or for no words: start the run anew")
@@ -182,7 +246,7 @@ class Helper:
             self._send(host, run, "seeds", "", {"seeds": mine}, {})
         return {}, {}
 
-    def _products(self, leader: str, asked: messages.Products, tensors: Tensors) -> Answer:
+    def _products(self, leader: str, asked: _Products, tensors: Tensors) -> Answer:
         seat = self._seat(leader, asked.run, "dealer")
         assert seat.dealer is not None
         with self.lock:
@@ -191,14 +255,14 @@ class Helper:
             self._send(seat.parties[side], asked.run, "products", asked.op, {}, {"share": as_tensor(share)})
         return {}, {}
 
-    def _coin(self, leader: str, asked: messages.Coin, tensors: Tensors) -> Answer:
+    def _coin(self, leader: str, asked: _Coin, tensors: Tensors) -> Answer:
         seat, server = self._serving(leader, asked.run)
         if missing := [n for n in asked.names if n not in server.terms]:
             raise BadRun(f"{len(missing)} replies have not come: start the round anew")
         nonce = seat.nonces[asked.op] = secrets.token_bytes(SEED)
         return {"nonce": nonce.hex()}, {}
 
-    def _project(self, leader: str, asked: messages.Project, tensors: Tensors) -> Answer:
+    def _project(self, leader: str, asked: _Project, tensors: Tensors) -> Answer:
         seat, server = self._serving(leader, asked.run)
         nonces = [bytes.fromhex(nonce) for nonce in (asked.nonces.a, asked.nonces.b)]
         if seat.nonces.get(asked.op) not in nonces or not all(len(n) == SEED for n in nonces):
@@ -209,7 +273,7 @@ class Helper:
         self._send(seat.other(), asked.run, "projections", asked.op, {}, {"share": as_tensor(share)})
         return {}, {}
 
-    def _judge(self, leader: str, asked: messages.Judge, tensors: Tensors) -> Answer:
+    def _judge(self, leader: str, asked: _Judge, tensors: Tensors) -> Answer:
         seat, server = self._serving(leader, asked.run)
         if asked.op not in seat.mine:
             raise BadData(f"a question about {shown(asked.op)}, of which nothing was asked before")
@@ -217,7 +281,7 @@ class Helper:
         with self.lock:
             return {"liars": server.judge(names, mine, self._came(seat, "projections", asked.op))}, {}
 
-    def _mix(self, leader: str, asked: messages.MixShares, tensors: Tensors) -> Answer:
+    def _mix(self, leader: str, asked: _MixShares, tensors: Tensors) -> Answer:
         seat, server = self._serving(leader, asked.run)
         names, receiver, whole = asked.names, asked.receiver, {n: t.numpy() for n, t in tensors.items()}
         if receiver and receiver not in seat.sites:
@@ -233,7 +297,7 @@ class Helper:
         self._send(receiver, asked.run, "share", asked.op, {}, {"share": as_tensor(share)})
         return told, {}
 
-    def _distances(self, leader: str, asked: messages.DistanceShares, tensors: Tensors) -> Answer:
+    def _distances(self, leader: str, asked: _DistanceShares, tensors: Tensors) -> Answer:
         seat, server = self._serving(leader, asked.run)
         products, pairs, groups = self._came(seat, "products", asked.op), asked.pairs, asked.groups
         if products.shape != (len(pairs), len(groups)):
@@ -242,12 +306,12 @@ class Helper:
             share = server.distances(pairs, asked.wanted, groups, products, seat.blind_for(asked.op))
         return {}, {"share": as_tensor(share)}
 
-    def _over(self, leader: str, asked: messages.Over, tensors: Tensors) -> Answer:
+    def _over(self, leader: str, asked: _Order, tensors: Tensors) -> Answer:
         with self.lock:
             self._seat(leader, asked.run).forget()
         return {}, {}
 
-    def _end(self, leader: str, asked: messages.HelperEnd, tensors: Tensors) -> Answer:
+    def _end(self, leader: str, asked: _Order, tensors: Tensors) -> Answer:
         with self.lock:
             self._seat(leader, asked.run)
             del self.seats[asked.run]
@@ -258,15 +322,13 @@ class Helper:
 
     def take_peer_message(self, sender: Card, header: Mapping[str, Any], body: bytes) -> None:
         try:
-            self._take(sender, read(messages.PeerHeader, header, "a peer message"), *unpack(body))
+            self._take(sender, read(PeerHeader, header, "a peer message"), *unpack(body))
         except UNREADABLE as error:
             raise BadData(
                 f"a peer message that does not fit ({error!r:.80}): is it of another version?"
             ) from None
 
-    def _take(
-        self, sender: Card, header: messages.PeerHeader, told: Mapping[str, Any], tensors: Tensors
-    ) -> None:
+    def _take(self, sender: Card, header: PeerHeader, told: Mapping[str, Any], tensors: Tensors) -> None:
         with self.lock:
             seat, what = self.seats.get(header.run), header.what
             if seat is None or seat.server is None:
@@ -274,7 +336,7 @@ class Helper:
             by = {"seeds": seat.parties["dealer"], "products": seat.parties["dealer"]}
             by |= {"projections": seat.other(), "blind": seat.parties["a"]}
             if what == "masked":
-                reply = read(messages.Masked, told, "a masked reply")
+                reply = read(Masked, told, "a masked reply")
                 if sender.role != "site" or seat.hosts.get(reply.name) != sender.name:
                     raise Refused(f"a reply of {shown(sender.name)} under a mask that is not its own")
                 terms, words = Terms(reply.bits, reply.room, reply.words), as_words(tensors["words"])
@@ -283,11 +345,11 @@ class Helper:
             elif by.get(what) != sender.name or sender.role != "helper":
                 raise Refused(f"{shown(what)} of {shown(sender.name)}, whose part it is not")
             elif what == "seeds":
-                seeds = read(messages.Seeds, told, "a peer message of seeds")
+                seeds = read(Seeds, told, "a peer message of seeds")
                 seat.hosts |= seeds.hosts
                 seat.server.take_seeds({n: bytes.fromhex(s) for n, s in seeds.seeds.items()})
             elif what == "blind":
-                seat.blind = bytes.fromhex(read(messages.Blind, told, "a peer message").seed)
+                seat.blind = bytes.fromhex(read(Blind, told, "a peer message").seed)
             else:
                 seat.came[what, header.op] = as_words(tensors["share"])
 
@@ -297,7 +359,7 @@ class Helper:
 
     # what it has
 
-    def _seat(self, leader: str, run: str, side: str = "") -> Seat:
+    def _seat(self, leader: str, run: str, side: str = "") -> _Seat:
         seat = self.seats.get(run)
         if seat is None:
             raise BadRun(f"{self.name} has no part in that run: start the round anew")
@@ -307,46 +369,29 @@ class Helper:
             raise Refused(f"{self.name} is {seat.side} in this run, not {side}")
         return seat
 
-    def _serving(self, leader: str, run: str) -> tuple[Seat, Server]:
+    def _serving(self, leader: str, run: str) -> tuple[_Seat, Server]:
         seat = self._seat(leader, run)
         if seat.server is None:
             raise Refused(f"{self.name} is the dealer in this run, no server")
         return seat, seat.server
 
     @staticmethod
-    def _came(seat: Seat, what: str, op: str) -> np.ndarray:
+    def _came(seat: _Seat, what: str, op: str) -> np.ndarray:
         if (what, op) not in seat.came:
             raise BadRun(f"{what} have not come: start the round anew")
         return seat.came.pop((what, op))
 
 
-def check_parties(parties: Mapping[str, str], card_of: Callable[[str], Card | None]) -> None:
-    """Three helpers, each with a key of its own: two that are one would see every reply."""
-    if len(set(parties.values())) < len(SIDES):
-        raise Refused(
-            f"{', '.join(parties.values())} are not three parties: two that are one see every reply"
-        )
-    keys: dict[Any, str] = {}
-    for name in parties.values():
-        card = card_of(name)
-        if card is None:
-            raise BadRun(f"helper {shown(name)} is not connected: start it with coterie helper")
-        if card.role != "helper":
-            raise Refused(f"{shown(name)} is a {card.role}, no helper: invite one with --role helper")
-        point = card.public_key.public_numbers()
-        if point in keys:
-            raise Refused(
-                f"{keys[point]} and {name} have one key, and together they see every reply: make new kits"
-            )
-        keys[point] = name
-
-
-def as_tensor(words: Words) -> Tensor:
-    """Ring elements as a wire takes them."""
-    return torch.from_numpy(np.ascontiguousarray(words).view(np.int64))
-
-
-def as_words(tensor: Tensor) -> Words:
-    if tensor.dtype != torch.int64:
-        raise BadData("words of another kind: is it of another version?")
-    return tensor.contiguous().numpy().view(np.uint64)
+_ORDERS: dict[str, tuple[Any, Callable[..., Answer]]] = {
+    "hello": (_BARE["hello"], Helper._hello),
+    "sit": (_Sit, Helper._sit),
+    "deal": (_DealMasks, Helper._deal),
+    "products": (_Products, Helper._products),
+    "coin": (_Coin, Helper._coin),
+    "project": (_Project, Helper._project),
+    "judge": (_Judge, Helper._judge),
+    "mix": (_MixShares, Helper._mix),
+    "distances": (_DistanceShares, Helper._distances),
+    "over": (_BARE["over"], Helper._over),
+    "end": (_BARE["end"], Helper._end),
+}

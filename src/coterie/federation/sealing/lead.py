@@ -23,10 +23,9 @@ from coterie.core.net import Distances
 from coterie.core.wire import pack, unpack
 from coterie.features.sealed.plan import Look, Sent, Sum, keys_of, layout_of, measured, received, wanted_pairs
 from coterie.features.sealed.ring import room_for_distances
-from coterie.federation.kits.certificates import Card
 from coterie.federation.lead.sites import TICK
 from coterie.federation.messages import SCHEMA, printable
-from coterie.federation.sealing.helper import SIDES, as_words, check_parties
+from coterie.federation.sealing.messages import SIDES, as_words, check_parties
 from coterie.federation.transport.post import Missing
 from coterie.nets.courier import Message, Silence
 from coterie.nets.site import ERRORS
@@ -67,7 +66,7 @@ class Sealing:
             )
         parties = dict(zip(SIDES, named, strict=True))
         try:
-            check_parties(parties, self._card)
+            check_parties(parties, lambda name: members[name].card if name in members else None)
         except CoterieError as error:
             raise BadInput(str(error)) from None
         marks = {side: members[name].where for side, name in parties.items()}
@@ -79,10 +78,6 @@ class Sealing:
                     parties[other],
                 )
         return parties
-
-    def _card(self, name: str) -> Card | None:
-        member = self.lines.post.members().get(name)
-        return None if member is None else member.card
 
     def _ready(self) -> None:
         """All three sit, in the processes that they are now; a helper that is away is waited for."""

@@ -1,90 +1,25 @@
-"""What a lead asks of a helper in a sealed run, and what helpers and sites send each other, by the schema of
-`federation/messages.py`.
+"""What helpers, sites and whoever leads a sealed run all know: who helps, and what passes between helpers and
+sites, by the schema of `federation/messages.py`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
+import numpy as np
+import torch
 from msgspec import Meta, Struct
+from torch import Tensor
 
-from coterie.federation.messages import SCHEMA, Number, Terms, Text
+from coterie.core.errors import BadData, BadRun, Refused, shown
+from coterie.features.sealed.ring import Words
+from coterie.federation.kits.certificates import Card
+from coterie.federation.messages import Number, Terms, Text
 
+SIDES = ("a", "b", "dealer")
+UNREADABLE = (AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError)
 Hex = Annotated[str, Meta(pattern=r"\A([0-9a-f]{2}){1,64}\Z")]
-Pairs = list[tuple[str, str]]
-Groups = list[list[tuple[Number, Number]]]
-
-
-class HelperOrder(Struct, forbid_unknown_fields=True, tag_field="do"):
-    run: str = ""
-    schema: int = SCHEMA
-
-
-class HelperHello(HelperOrder, tag="hello"):
-    pass
-
-
-class Sit(HelperOrder, tag="sit", kw_only=True):
-    """To be on a side of a run: a or b, the servers, or the dealer."""
-
-    side: str
-    parties: dict[str, str]
-    sites: list[str]
-    leverage: float
-    projections: int
-
-
-class DealMasks(HelperOrder, tag="deal", kw_only=True):
-    hosts: dict[str, str]
-    words: int
-
-
-class Products(HelperOrder, tag="products", kw_only=True):
-    op: str
-    pairs: Pairs
-    groups: Groups
-
-
-class Coin(HelperOrder, tag="coin", kw_only=True):
-    op: str
-    names: list[str]
-
-
-class Nonces(Struct, forbid_unknown_fields=True):
-    a: Hex
-    b: Hex
-
-
-class Project(HelperOrder, tag="project", kw_only=True):
-    op: str
-    names: list[str]
-    nonces: Nonces
-
-
-class Judge(HelperOrder, tag="judge", kw_only=True):
-    op: str
-
-
-class MixShares(HelperOrder, tag="mix", kw_only=True):
-    op: str
-    names: list[str]
-    slices: dict[str, tuple[Number, Number]]
-    receiver: str
-
-
-class DistanceShares(HelperOrder, tag="distances", kw_only=True):
-    op: str
-    pairs: Pairs
-    wanted: Pairs
-    groups: Groups
-
-
-class Over(HelperOrder, tag="over"):
-    pass
-
-
-class HelperEnd(HelperOrder, tag="end"):
-    pass
 
 
 class PeerHeader(Struct, forbid_unknown_fields=True):
@@ -95,17 +30,17 @@ class PeerHeader(Struct, forbid_unknown_fields=True):
     op: str = ""
 
 
+class SiteSeeds(Struct, forbid_unknown_fields=True):
+    """Of the dealer, for a site: both seeds of each of its masks."""
+
+    seeds: dict[str, tuple[Hex, Hex]]
+
+
 class Seeds(Struct, forbid_unknown_fields=True):
     """Of the dealer, for a server: a seed for each mask, and which site has it."""
 
     seeds: dict[str, Hex]
     hosts: dict[str, str]
-
-
-class SiteSeeds(Struct, forbid_unknown_fields=True):
-    """Of the dealer, for a site: both seeds of each of its masks."""
-
-    seeds: dict[str, tuple[Hex, Hex]]
 
 
 class Blind(Struct, forbid_unknown_fields=True):
@@ -119,3 +54,35 @@ class Masked(Terms, kw_only=True):
     reply: Text
     bound: float
     others: Number = 0
+
+
+def check_parties(parties: Mapping[str, str], card_of: Callable[[str], Card | None]) -> None:
+    """Three helpers, each with a key of its own: two that are one would see every reply."""
+    if len(set(parties.values())) < len(SIDES):
+        raise Refused(
+            f"{', '.join(parties.values())} are not three parties: two that are one see every reply"
+        )
+    keys: dict[Any, str] = {}
+    for name in parties.values():
+        card = card_of(name)
+        if card is None:
+            raise BadRun(f"helper {shown(name)} is not connected: start it with coterie helper")
+        if card.role != "helper":
+            raise Refused(f"{shown(name)} is a {card.role}, no helper: invite one with --role helper")
+        point = card.public_key.public_numbers()
+        if point in keys:
+            raise Refused(
+                f"{keys[point]} and {name} have one key, and together they see every reply: make new kits"
+            )
+        keys[point] = name
+
+
+def as_tensor(words: Words) -> Tensor:
+    """Ring elements as a wire takes them."""
+    return torch.from_numpy(np.ascontiguousarray(words).view(np.int64))
+
+
+def as_words(tensor: Tensor) -> Words:
+    if tensor.dtype != torch.int64:
+        raise BadData("words of another kind: is it of another version?")
+    return tensor.contiguous().numpy().view(np.uint64)

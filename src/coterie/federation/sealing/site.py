@@ -23,9 +23,16 @@ from coterie.features.sealed.plan import received, vector
 from coterie.features.sealed.ring import check_bits
 from coterie.federation.kits.certificates import Card
 from coterie.federation.messages import read
-from coterie.federation.policy.keys import Policy, limits_of
-from coterie.federation.sealing import messages
-from coterie.federation.sealing.helper import SIDES, UNREADABLE, as_tensor, as_words, check_parties
+from coterie.federation.policy.keys import Policy
+from coterie.federation.sealing.messages import (
+    SIDES,
+    UNREADABLE,
+    PeerHeader,
+    SiteSeeds,
+    as_tensor,
+    as_words,
+    check_parties,
+)
 from coterie.nets.offers import Limits
 
 NO_LIMITS = Limits()
@@ -60,11 +67,20 @@ class SealedSite:
         self.seeds: dict[str, tuple[bytes, bytes]] = {}
         self.shares: dict[tuple[str, str], np.ndarray] = {}
 
+    @staticmethod
+    def limits_under(policy: Policy) -> Limits:
+        """A site whose models are not for who leads is not alone in a sum, nor nearly so."""
+        own = policy.limits
+        if policy.to_coordinator:
+            return own
+        others, most = max(1, own.others_at_least), min(own.leverage, NEARLY_ALONE)
+        return replace(own, others_at_least=others, leverage=most)
+
     def take(self, sender: str, header: Mapping[str, Any], body: bytes) -> None:
         """A helper's peer message."""
-        (told, tensors), head = unpack(body), read(messages.PeerHeader, header, "a peer message")
+        (told, tensors), head = unpack(body), read(PeerHeader, header, "a peer message")
         if head.what == "seeds" and sender == self.parties["dealer"]:
-            seeds = read(messages.SiteSeeds, told, f"a peer message of {sender}").seeds
+            seeds = read(SiteSeeds, told, f"a peer message of {sender}").seeds
             self.seeds |= {n: (bytes.fromhex(a), bytes.fromhex(b)) for n, (a, b) in seeds.items()}
         elif head.what == "share" and sender in (self.parties["a"], self.parties["b"]):
             if "share" not in tensors:
@@ -117,12 +133,3 @@ class SealedSite:
         """A round is over."""
         self.seeds.clear()
         self.shares.clear()
-
-
-def sealed_limits(policy: Policy) -> Limits:
-    """A site whose models are not for who leads is not alone in a sum, nor nearly so."""
-    limits = limits_of(policy)
-    if policy.to_coordinator:
-        return limits
-    others, most = max(1, limits.others_at_least), min(limits.leverage, NEARLY_ALONE)
-    return replace(limits, others_at_least=others, leverage=most)

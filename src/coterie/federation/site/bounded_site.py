@@ -14,27 +14,20 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.client import Client
-from coterie.core.errors import BadRun, Refused, shown
+from coterie.core.client import Client, class_count
+from coterie.core.errors import BadInput, BadRun, Refused, shown
 from coterie.core.facts import kernel_fact
-from coterie.core.kernel import Kernel, looks
+from coterie.core.kernel import Kernel, looks, makes, scores
+from coterie.core.learner import Learner
 from coterie.core.watch import WATCHED
-from coterie.federation.policy.keys import Policy
+from coterie.features.liars.lies import Poisoned
+from coterie.federation.messages import AGAIN
+from coterie.federation.policy.keys import Policy, above
 from coterie.federation.policy.rules import check_model, refuse
-from coterie.federation.policy.work import above
-from coterie.federation.site.bounds import (
-    Effects,
-    bounded_memory,
-    check_effects,
-    check_load,
-    check_look,
-    check_turned,
-    effects_of,
-    remembered_bytes,
-    taken_up,
-)
-from coterie.federation.site.rows import RowGuard, who_asks
+from coterie.federation.site.bounds import Effects, refuse_many, with_inner
+from coterie.federation.site.rows import RowGuard
 from coterie.kernels import Calibrate, Moments, Tallied, kernel_of
+from coterie.kernels.sketches import column_count
 from coterie.kernels.taken import OWN
 from coterie.models import MODELS
 from coterie.models.base import count_parameters
@@ -45,6 +38,12 @@ _MOST_LAYERS = 1000  # entries of a list among a model's options
 _MOST_KERNELS = 256  # that are remembered
 _LONGEST_KEY = 4096
 _ENTRY = 1024  # bytes that a belief takes beside its numbers
+_MOST_ORDERS = 10_000  # peer messages of one order, or sums of one offer
+_MOST_PARTS = 1_000  # of one belief
+_MOST_NAMED = 100_000  # parts of all beliefs of a message, or ids of an offer
+_MOST_CLASSES = 10_000  # where a site does not know them by name
+_SLACK = 1 << 28  # bytes that a process may take beside a visit
+_STATM = Path("/proc/self/statm")
 
 
 class BoundedSite(Site):
@@ -57,7 +56,7 @@ class BoundedSite(Site):
         self.policy, self.leader = policy, leader
         self.guard: RowGuard | None = None
         self.places: Mapping[str, Any] = {}
-        self.before = taken_up()  # bytes that the process had before this run
+        self.before = _taken_up()  # bytes that the process had before this run
         self.since = 0.0  # when it began to compute what it does now
         self.cancels: Callable[[], str] = lambda: ""
         self._kernels: dict[str, Kernel] = {}  # as they were told
@@ -98,7 +97,7 @@ class BoundedSite(Site):
     @contextlib.contextmanager
     def bounded(self) -> Iterator[None]:
         """As `timed`, and it takes no more than the policy's memory."""
-        with self.timed(), bounded_memory(self.policy.max_memory, self.before):
+        with self.timed(), _bounded_memory(self.policy.max_memory, self.before):
             yield
 
     def check_room(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -119,14 +118,35 @@ class BoundedSite(Site):
         each = (sum(t.numel() for t in belief.values()) for belief in self.held.values())
         return max(each, default=0) or count_parameters(self._net().learner.scoring)
 
+    @staticmethod
+    def check_ids(message: Mapping[str, Any]) -> None:
+        """New ids differ from each other, and a visit has one for each reply; beliefs have few parts."""
+        rows = [row for key in ("rows", "beliefs", "replies", "origin") for row in message.get(key, ())]
+        rows += [row for some in message.get("beside", {}).values() for row in some]
+        _check_parts([row for row in rows if isinstance(row, list)])
+        fresh = [id for id in message.get("replies", ()) if not isinstance(id, list)]
+        fresh = [*message.get("new", ()), *fresh]
+        uneven = message.get("do") == "visit" and len(fresh) not in (0, len(message["rows"]))
+        if uneven or len({*fresh}) < len(fresh):
+            raise Refused(f"models by the same name twice, or without one: {AGAIN}")
+
+    @staticmethod
+    def check_orders(message: Mapping[str, Any]) -> None:
+        """Peer messages, sealed replies, or sums that are offered: how many, of how many models."""
+        orders, sums = message.get("orders", ()), message.get("sums", ())
+        refuse_many(len(orders), "peer messages in an order", _MOST_ORDERS)
+        refuse_many(len(sums), "sums in an offer", _MOST_ORDERS)
+        refuse_many(sum(len(told["ids"]) for told in sums), "models in an offer", _MOST_NAMED)
+        rows = [row for order in orders for row in order.get("rows", ())]
+        rows += [order[key] for order in orders for key in ("row", "less") if order.get(key)]
+        _check_parts([row for row in rows if isinstance(row, list)])
+
     def weighed(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Effects:
         """What a visit is going to do, held against the policy and against all that was told before."""
         kernel, net = self.kernel(message["kernel"]), self._net()
         if len(json.dumps(message["key"])) > _LONGEST_KEY:  # its path is read for each guest
             raise Refused(f"a key of more than {_LONGEST_KEY} letters: is it of another version?")
-        if looks(kernel):
-            check_look(kernel, self.client)
-        check_turned(kernel, self.client)
+        _check_classes(kernel, self.client)
         guests = len(message["guests"])
         if guests != len(message["rows"]):
             raise Refused(f"{len(message['rows'])} models of {guests} guests: is it of another version?")
@@ -134,8 +154,8 @@ class BoundedSite(Site):
         beliefs = [*message["beliefs"], *(row for some in message["beside"].values() for row in some)]
         x, outputs = self.client.train.x, max(1, len(self.client.classes))
         row = x[0].numel() if len(x) else 1
-        effects = effects_of(kernel, sizes, guests, len(beliefs), self._size(), row, outputs)
-        check_effects(self.policy, effects)
+        effects = Effects.of_visit(kernel, sizes, guests, len(beliefs), self._size(), row, outputs)
+        effects.check(self.policy)
         self._take(tensors)
         if not self._shapes:
             model = net.learner.training
@@ -147,12 +167,12 @@ class BoundedSite(Site):
         mark = (json.dumps(message["kernel"]), sum(t.numel() for t in first.values()))
         if mark not in self._kept:
             self._kept = {} if len(self._kept) >= _MOST_KERNELS else self._kept
-            self._kept[mark] = remembered_bytes(kernel, net.learner, first)
+            self._kept[mark] = _remembered_bytes(kernel, net.learner, first)
         kept = self._kept[mark] * guests
-        check_load(self.policy, replace(effects, bytes=effects.bytes + kept))
+        replace(effects, bytes=effects.bytes + kept).check_load(self.policy)
         if self.guard is not None:
             told = guests * max(1, len(message["beside"]))  # there may be a number for each beside it
-            self.guard.visit(effects, self.places, told, who_asks(self.leader, message.get("run")))
+            self.guard.visit(effects, self.places, told, self.leader, message.get("run"))
         return effects
 
     def kernel(self, told: Mapping[str, Any]) -> Kernel:
@@ -163,6 +183,78 @@ class BoundedSite(Site):
                 self._kernels.clear()
             self._kernels[text] = _within_policy(kernel_of(told), self.policy)
         return self._kernels[text]
+
+
+def _check_classes(kernel: Any, client: Client) -> None:
+    """A look at rows is of the columns and classes that are here, or it could take long. Labels that are
+    turned round among more or fewer classes than there are fail as soon as one row's is none: that they do,
+    or do not, would tell of single rows.
+    """
+    least = most = 0  # how many classes a run may have here; none where it has no classes
+    if client.task == "classification":
+        parts = [part for part in (client.train, client.validation, client.test) if len(part)]
+        least = class_count([client]) if parts else max(2, len(client.classes))
+        most = least if client.classes else max(least, _MOST_CLASSES)  # all sites know the same names
+    if looks(kernel):
+        columns, classes = kernel_fact(kernel, "columns"), kernel_fact(kernel, "classes")
+        here = column_count(client.train.x.shape[1:])
+        if columns not in (None, here):
+            raise Refused(f"a look at {shown(columns)} columns, where {here} are here: is it another table?")
+        if classes != 0 and not (type(classes) is int and least <= classes <= most):
+            line = f"a look at {shown(classes)} classes, where {least} are here"
+            raise Refused(f"{line}: is it another table?")
+    for one in with_inner(kernel):
+        turns = isinstance(one, Poisoned) and one.how == "label-flip"
+        if turns and not least <= one.classes <= most:
+            many = shown(one.classes)
+            raise Refused(f"labels turned among {many} classes, where {least} are here: {AGAIN}")
+
+
+def _remembered_bytes(kernel: Any, learner: Learner, belief: Mapping[str, Tensor]) -> int:
+    """Of an optimiser's or a posterior's state, without taking up its memory."""
+    if scores(kernel) or makes(kernel):
+        return 0
+    ghost = {name: torch.empty_like(t, device="meta") for name, t in belief.items()}
+    try:
+        found = kernel.fresh(learner, ghost)
+    except BadInput:  # said when it is visited
+        return 0
+    return sum(t.numel() * t.element_size() for t in found.values())
+
+
+def _taken_up() -> int | None:
+    """Bytes of memory that this process has for data; None where the system does not say."""
+    try:
+        import resource
+
+        return int(_STATM.read_text().split()[5]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError, IndexError):
+        return None
+
+
+@contextlib.contextmanager
+def _bounded_memory(most: int, before: int | None) -> Iterator[None]:
+    """This process may take so many bytes more than it had before, and what would take more fails before it
+    does; where the system has no such bound, what was foreseen is all there is.
+    """
+    if before is None:
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    wanted = before + most + _SLACK
+    ceiling = min(x for x in (wanted, soft, hard) if x != resource.RLIM_INFINITY)
+    resource.setrlimit(resource.RLIMIT_DATA, (ceiling, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _check_parts(rows: list[list[Any]]) -> None:
+    refuse_many(max(map(len, rows), default=0), "parts of a model", _MOST_PARTS)
+    refuse_many(sum(map(len, rows)), "parts of models in a message", _MOST_NAMED)
 
 
 def _check_shapes(belief: Belief, shapes: Mapping[str, torch.Size]) -> None:

@@ -90,7 +90,14 @@ class SiteBudget:
             if mark in self.marks:
                 return
             if self.budget is not None and not self.budget.admits(self.account, leader, cost):
-                raise BadRun(self._spent(leader, self.budget))
+                budget, spent, whose = self.budget, self.account.all(), ""
+                bound = budget.epsilon
+                if budget.per_requester is not None and budget.each is not None:
+                    own = self.account.of(leader)
+                    if epsilon(as_charges(own), self.policy.delta, COARSE) > 0.5 * budget.per_requester:
+                        spent, bound, whose = own, budget.per_requester, f" for {leader}"
+                found = f"{epsilon(as_charges(spent), self.policy.delta, COARSE):.3g} of {bound:g}{whose}"
+                raise BadRun(f"out of budget: epsilon {found} is spent, and this visit would exceed it")
             entry: dict[str, Any] = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "by": leader, "run": run}
             entry |= {"kernel": said(kernel)[:500], "charges": list(map(asdict, cost)), "mark": mark}
             append_synced(self.state / LEDGER, entry)
@@ -110,21 +117,24 @@ class SiteBudget:
                         self._note(entry)
                 self._read[path] = size
 
-    def _spent(self, leader: str, budget: Budget) -> str:
-        spent, bound, whose = self.account.all(), budget.epsilon, ""
-        if budget.per_requester is not None and budget.each is not None:
-            own = self.account.of(leader)
-            if epsilon(as_charges(own), self.policy.delta, COARSE) > 0.5 * budget.per_requester:
-                spent, bound, whose = own, budget.per_requester, f" for {leader}"
-        found = f"{epsilon(as_charges(spent), self.policy.delta, COARSE):.3g} of {bound:g}{whose}"
-        return f"out of budget: epsilon {found} is spent, and this visit would exceed it"
-
-    def digest(self, purpose: bytes, content: bytes) -> bytes:
-        return hmac.new(self.secret, purpose + content, hashlib.sha256).digest()
-
     @property
     def secret(self) -> bytes:
         return secret_at(self.state / SECRET)
+
+    def secret_key(self, content: bytes, key: Key) -> tuple[Key, str]:
+        """The key of a visit of this content, and a mark by which it is known again."""
+        seed = hmac.new(self.secret, _NOISE + content, hashlib.sha256).digest()
+        mark = hmac.new(self.secret, _MARK + content, hashlib.sha256).hexdigest()
+        return Key(int.from_bytes(seed, "big"), ("visit",), key.round, key.rounds), mark
+
+    def check_rows(self, sizes: Mapping[str, int]) -> None:
+        """A delta above 1/n protects nothing."""
+        if self.policy.epsilon is None:
+            return
+        try:
+            check_delta(self.policy.delta, sum(sizes.values()))
+        except BadInput as error:
+            raise Refused(f"{error}, in the policy") from None
 
 
 def secret_at(path: Path) -> bytes:
@@ -141,13 +151,6 @@ def secret_at(path: Path) -> bytes:
     return found
 
 
-def secret_key(purse: SiteBudget, content: bytes, key: Key) -> tuple[Key, str]:
-    """The key of a visit of this content, and a mark by which it is known again."""
-    seed = int.from_bytes(purse.digest(_NOISE, content), "big")
-    mark = purse.digest(_MARK, content).hex()
-    return Key(seed, ("visit",), key.round, key.rounds), mark
-
-
 def content_of(
     facts: Mapping[str, Any],
     beliefs: Mapping[str, Tensor],
@@ -159,16 +162,6 @@ def content_of(
     tensors |= {f"beside/{who}/{name}": t for who, some in beside.items() for name, t in some.items()}
     tensors |= {f"memory/{name}": t for name, t in (memory or {}).items()}
     return hashlib.sha256(pack(facts, tensors)).digest()
-
-
-def check_budget_rows(policy: Policy, sizes: Mapping[str, int]) -> None:
-    """A delta above 1/n protects nothing."""
-    if policy.epsilon is None:
-        return
-    try:
-        check_delta(policy.delta, sum(sizes.values()))
-    except BadInput as error:
-        raise Refused(f"{error}, in the policy") from None
 
 
 def append_synced(path: Path, entry: Mapping[str, Any]) -> None:

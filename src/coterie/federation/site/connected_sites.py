@@ -27,8 +27,15 @@ class ConnectedSites:
     """
 
     def __init__(self, name: str, sites: Any, card_of: CardOf | None, kit: Kit | None) -> None:
+        if not isinstance(sites, list) or not all(isinstance(site, str) for site in sites):
+            raise Refused(f"sites {shown(sites)} that are no list of names: {AGAIN}")
+        refuse_many(len(sites), "sites of a run", _MOST_SITES)
+        if len({site.casefold() for site in sites}) < len(sites):  # whatever the case of its letters
+            raise Refused(f"a run that names a site twice ({shown(sites)}): {AGAIN}")
+        if name not in sites:
+            raise Refused(f"a run that does not name {shown(name)}, which it asks: {AGAIN}")
         self.name, self.card_of, self.kit = name, card_of, kit
-        self.others = _others_of(name, sites)
+        self.others = frozenset(sites) - {name}
         self.were_here: set[str] = set()  # at some time of the run
         self.refuse_no_sites(self.others)
         self.here()
@@ -71,15 +78,3 @@ class ConnectedSites:
         """An offer whose other sites are no more than those that were ever here, without who gets the sum."""
         most, told = len((self.here() | self.were_here) - {str(offer["to"])}), offer["others"]
         return {**offer, "others": min(told, most) if type(told) is int else told}
-
-
-def _others_of(name: str, sites: Any) -> frozenset[str]:
-    """The other sites that a run names: each once, whatever the case of its letters, and this one too."""
-    if not isinstance(sites, list) or not all(isinstance(site, str) for site in sites):
-        raise Refused(f"sites {shown(sites)} that are no list of names: {AGAIN}")
-    refuse_many(len(sites), "sites of a run", _MOST_SITES)
-    if len({site.casefold() for site in sites}) < len(sites):
-        raise Refused(f"a run that names a site twice ({shown(sites)}): {AGAIN}")
-    if name not in sites:
-        raise Refused(f"a run that does not name {shown(name)}, which it asks: {AGAIN}")
-    return frozenset(sites) - {name}

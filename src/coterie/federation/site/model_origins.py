@@ -43,25 +43,25 @@ class Bond:
     distances: bool = False
     vetoes: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, policy: Policy, vetoes: Iterable[str]) -> Bond:
+        may = policy.to_coordinator and not policy.sealed
+        return cls(may, policy.open and may, policy.distances, tuple(sorted(vetoes)))
+
+    @classmethod
+    def told(cls, told: Any) -> Bond:
+        """As another site says it; what makes no sense demands everything."""
+        if not isinstance(told, Mapping):
+            return cls()
+        flags = {name: told.get(name) is True for name in ("coordinator", "open", "distances")}
+        vetoes = told.get("vetoes")
+        known = isinstance(vetoes, list) and all(isinstance(name, str) for name in vetoes)
+        return cls(**flags, vetoes=tuple(vetoes[:_MOST_SITES]) if known and vetoes else ())
+
     def and_also(self, other: Bond) -> Bond:
         """What both demand."""
         may = {k: getattr(self, k) and getattr(other, k) for k in ("coordinator", "open", "distances")}
         return Bond(**may, vetoes=tuple(sorted({*self.vetoes, *other.vetoes})))
-
-
-def bond_of(policy: Policy, vetoes: Iterable[str]) -> Bond:
-    may = policy.to_coordinator and not policy.sealed
-    return Bond(may, policy.open and may, policy.distances, tuple(sorted(vetoes)))
-
-
-def _bond_from(told: Any) -> Bond:
-    """As another site says it; what makes no sense demands everything."""
-    if not isinstance(told, Mapping):
-        return Bond()
-    flags = {name: told.get(name) is True for name in ("coordinator", "open", "distances")}
-    vetoes = told.get("vetoes")
-    known = isinstance(vetoes, list) and all(isinstance(name, str) for name in vetoes)
-    return Bond(**flags, vetoes=tuple(vetoes[:_MOST_SITES]) if known and vetoes else ())
 
 
 @dataclass(eq=False)
@@ -86,7 +86,7 @@ class Origins:
         some = origins if isinstance(origins, Mapping) else {}
         for site, said in [*told.items()][:_MOST_SITES]:
             if isinstance(site, str) and site != self.name:
-                bond, known = _bond_from(said), self.bonds.get(site)
+                bond, known = Bond.told(said), self.bonds.get(site)
                 self.bonds[site] = bond if site == sender or known is None else bond.and_also(known)
         for id in ids:
             within = some.get(str(id))
@@ -116,9 +116,22 @@ class Origins:
         elif do == "mix":
             within = [self._of([row]) for row in message["rows"]]
             for i, new in enumerate(message["new"]):
-                self._marked(new, [within[sender] for sender in _senders_in(i, message, tensors)])
-        elif do == "visit":
-            self._visited(message, keeps)
+                counts = torch.zeros(len(within), dtype=torch.bool)  # which of the senders count in the sum
+                for weights in (t[i] for name, t in tensors.items() if name.startswith("weights/")):
+                    counts |= weights != 0
+                    counts[weights.argmax()] = True  # what is not averaged comes from the heaviest
+                self._marked(new, [within[sender] for sender in counts.nonzero().flatten().tolist()])
+        elif do == "visit":  # replies have in them what came, what lay beside it, and what work remembered
+            beside = [row for some in message["beside"].values() for row in some]
+            same = makes(KERNELS[str(message["kernel"]["name"])])
+            slot, before = str(message.get("slot", "")), _NOBODY
+            if keeps:
+                before = self.slots.get(slot, _NOBODY)
+                if names := before | self.within([*message["beliefs"], *beside]):
+                    self.slots[slot] = names
+            near, came = self._of(beside), [self._of([row]) for row in message["beliefs"]]
+            for guest, new in zip(message["rows"], message["replies"], strict=False):
+                self._marked(new, [came[guest], near], same, before)
         elif do == "unseal":
             told = message["told"]
             rows = [*told["near"], *told["bases"], *(row for some in told["taken"].values() for row in some)]
@@ -131,19 +144,6 @@ class Origins:
         left = set(ids)
         self.of = {id: names for id, names in self.of.items() if id in left}
         self.whole &= left
-
-    def _visited(self, message: Mapping[str, Any], keeps: bool) -> None:
-        """Replies have in them what came, what lay beside it, and what the work remembered."""
-        beside = [row for some in message["beside"].values() for row in some]
-        same = makes(KERNELS[str(message["kernel"]["name"])])
-        slot, before = str(message.get("slot", "")), _NOBODY
-        if keeps:
-            before = self.slots.get(slot, _NOBODY)
-            if names := before | self.within([*message["beliefs"], *beside]):
-                self.slots[slot] = names
-        near, came = self._of(beside), [self._of([row]) for row in message["beliefs"]]
-        for guest, new in zip(message["rows"], message["replies"], strict=False):
-            self._marked(new, [came[guest], near], same, before)
 
     def _of(self, rows: Sequence[Any]) -> _MadeOf:
         """Whose models are in beliefs, and whether all parts are as they came; asked once, for many."""
@@ -227,16 +227,7 @@ class Origins:
             SITE_FILE.check(told, path)
             self.of |= {int(id): frozenset(map(str, names)) for id, names in told["of"].items()}
             self.whole |= {id for id in told["whole"] if is_whole(id)}
-            self.bonds |= {str(site): _bond_from(bond) for site, bond in told["bonds"].items()}
+            self.bonds |= {str(site): Bond.told(bond) for site, bond in told["bonds"].items()}
             self.slots |= {str(slot): frozenset(map(str, names)) for slot, names in told["slots"].items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             raise BadRun(f"{path} is damaged: start the run anew") from None
-
-
-def _senders_in(row: int, message: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[int]:
-    """Which of the senders of a sum count in it."""
-    counts = torch.zeros(len(message["rows"]), dtype=torch.bool)
-    for weights in (t[row] for name, t in tensors.items() if name.startswith("weights/")):
-        counts |= weights != 0
-        counts[weights.argmax()] = True  # what is not averaged comes from the heaviest
-    return counts.nonzero().flatten().tolist()

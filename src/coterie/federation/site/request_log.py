@@ -30,22 +30,13 @@ _UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, R
 ENERGY = "energy.jsonl"
 
 
-def _visit(message: Message) -> str:
-    round = f"round {int(message['key']['round'])}"
-    return f"{said(message['kernel'])[:_LONG]} on {len(message['rows'])} model(s), {round}"
-
-
 def _ledger(message: Message) -> str:
     first, many = int(message["first"]), len(message["entries"])
     signs = [f"sign entries {first} to {first + many - 1} of the run's ledger"] if many else []
     return " and ".join([*signs, *["keep what it is shown of the run"] * ("shown" in message)])
 
 
-def _give(message: Message) -> str:
-    why = {"open": "to be looked at", "mix": "to be mixed"}.get(str(message["why"]), "for others")
-    return f"give {len(message['rows'])} model(s), {why}"
-
-
+_GIVEN = {"open": "to be looked at", "mix": "to be mixed"}
 _WORDS: dict[str, str | Callable[[Message], str]] = {
     "hello": "what its rows are, and what it takes part in",
     "deal": "set rows aside for testing",
@@ -61,9 +52,11 @@ _WORDS: dict[str, str | Callable[[Message], str]] = {
     "rows": "all of its rows",
     "unseal": "take a sum of sealed models",
     "begin": lambda m: "begin a run: {model}, {rounds} rounds, {sites} sites".format(**m["work"]),
-    "visit": _visit,
+    "visit": lambda m: (
+        f"{said(m['kernel'])[:_LONG]} on {len(m['rows'])} model(s), round {int(m['key']['round'])}"
+    ),
     "ledger": _ledger,
-    "give": _give,
+    "give": lambda m: f"give {len(m['rows'])} model(s), {_GIVEN.get(str(m['why']), 'for others')}",
     "keep": lambda m: f"write round {int(m['store'])} down" if "store" in m else "drop what is over",
     "letters": lambda m: f"send models to {', '.join(str(o['to']) for o in m['orders'])[:_LONG]}",
     "offer": lambda m: f"whether it stays in {len(m['sums'])} {'circle' if m['circle'] else 'sum'}(s)",

@@ -105,6 +105,7 @@ class RowSets:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.path = self.folder / ROW_SETS
         self.topics: dict[str, _Topic] = {}
         self.own: set[str] = set()  # marks that are in this site's file
         told = self._read()
@@ -120,10 +121,6 @@ class RowSets:
             more = np.zeros(len(self.places) - len(counts), dtype=counts.dtype)
             topic, wide = self.about(name), np.concatenate([counts, more])
             self._add(topic, wide, topic.span.beyond(wide))
-
-    @property
-    def path(self) -> Path:
-        return self.folder / ROW_SETS
 
     # what is asked
 

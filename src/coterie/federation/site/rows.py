@@ -27,7 +27,7 @@ from coterie.data.build import units_of
 from coterie.data.dataset import Dataset
 from coterie.federation.data.site_data import FEWEST, SiteData, digest_of_rows
 from coterie.federation.policy.keys import Policy
-from coterie.federation.policy.rules import check_deals, check_may, check_quality, check_rows
+from coterie.federation.policy.rules import check_deals, check_may, check_rows
 from coterie.federation.site.bounds import Effects
 from coterie.federation.site.budget import secret_at
 from coterie.federation.site.row_sets import ROW_SETS, Counts, RowSets, numbered_marks
@@ -63,32 +63,27 @@ class RowGuard:
                 write_whole(self.path, "".join(f"{w:.0f} {many} {run}\n" for w, many, run in lines))
         self._open()
 
-    def tell(self, places: Counts, who: Mapping[str, str], topic: str = "") -> None:
+    def tell(self, places: Counts, leader: str, run: Any, topic: str = "") -> None:
         """A figure of these rows leaves; of models, or of what the topic is."""
         with self._up_to_date():
             if len(places):
-                self.row_sets.admit(places, who, topic)
+                self.row_sets.admit(places, _who_asks(leader, run), topic)
 
     def visit(
-        self, effects: Effects, places: Mapping[str, Counts], answers: int, who: Mapping[str, str]
+        self, effects: Effects, places: Mapping[str, Counts], answers: int, leader: str, run: Any
     ) -> None:
         """A visit that asks for so many answers, whose effects are within the policy by themselves."""
         if not effects.part or not effects.of:
             return
+        who = _who_asks(leader, run)
         with self._up_to_date():
-            self._count(answers, who)
+            self._count(answers, who["run"])
             mine = places[effects.part]
             mine = mine if effects.rows is None else mine[effects.rows.numpy()]
             if not effects.drawn and len(mine):  # of what is drawn no figure is told
                 self.row_sets.admit(mine, who)
 
-    # models tried here within a day
-
-    def tried(self, run: str) -> int:
-        """How many of a run were, as far back as that."""
-        return self._by_run[run]
-
-    def _count(self, guests: int, who: Mapping[str, str]) -> None:
+    def _count(self, guests: int, run: str) -> None:
         now = time.time()
         while self._answers and self._answers[0][0] < now - _A_DAY:
             self._answers.popleft()
@@ -96,15 +91,15 @@ class RowGuard:
         if today + guests > (most := self.policy.answers_a_day):
             tried = f"{today} models were tried here within 24 hours, and {guests} more"
             raise Refused(f"{tried} are above the policy's {most}: wait, or raise answers_a_day")
-        self._note(now, guests, who["run"])
+        self._note(now, guests, run)
         with readable_errors(self.path):
             if self._file is None or not self.path.exists():
                 self._file = self.path.open("a", buffering=1)
-            self._file.write(f"{now:.0f} {guests} {who['run']}\n")
+            self._file.write(f"{now:.0f} {guests} {run}\n")
 
     def _note(self, when: float, many: int, run: str) -> None:
         """By the minute."""
-        self._by_run[run] += many
+        self.tried[run] += many
         if self._answers and self._answers[-1][0] > when - 60:
             many += self._answers.pop()[1]
         self._answers.append((when, many))
@@ -126,9 +121,10 @@ class RowGuard:
             yield
 
     def _open(self) -> None:
+        """What is kept is read; `tried` are models within a day, by run."""
         least, leverage = self.policy.min_rows, self.policy.row_leverage
         self.row_sets = RowSets(self.state, self.marks, self.persons, least, leverage)
-        self._answers, self._by_run = deque[tuple[float, int]](), Counter[str]()
+        self._answers, self.tried = deque[tuple[float, int]](), Counter[str]()
         paths = [folder / _ANSWERED for folder in (self.state, *kin_of(self.state))]
         for when, many, run in sorted(line for path in paths for line in _answers_in(path)):
             self._note(when, many, run)
@@ -146,7 +142,7 @@ def _answers_in(path: Path) -> list[tuple[float, int, str]]:
     return [line for line in told if line[0] > since]
 
 
-def who_asks(leader: str, run: Any) -> dict[str, str]:
+def _who_asks(leader: str, run: Any) -> dict[str, str]:
     return {"by": leader, "run": str(run)[:64]}
 
 
@@ -186,10 +182,10 @@ class RowRequests:
         if any(s is not None for s in found):
             check_may(self.policy, "sums")
             places, known = holding.summed_places(message["gaps"])
-            self.guard.tell(places, who_asks(leader, "sums"))  # models can be asked for the same sums
+            self.guard.tell(places, leader, "sums")  # models can be asked for the same sums
             for name, numbers, rows in zip(holding.names, found, known, strict=True):
                 if numbers is not None:
-                    self.guard.tell(rows, who_asks(leader, "sums"), f"sums of {name}")
+                    self.guard.tell(rows, leader, "sums", f"sums of {name}")
         return {"sums": found}, {}
 
     def _fit(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
@@ -199,11 +195,11 @@ class RowRequests:
             self.say(line)
         facts = {**holding.facts(), "digest": self._mark_of(holding)}
         if self.policy.sums:  # what was fitted is in them
-            self.guard.tell(holding.left["train"], who_asks(leader, "notes"))
+            self.guard.tell(holding.left["train"], leader, "notes")
             facts["notes"] = list(client.notes)
         if self.policy.label_counts:
             for rows in holding.left.values():
-                self.guard.tell(rows, who_asks(leader, "labels"))
+                self.guard.tell(rows, leader, "labels")
             facts["labels"] = holding.labels()
         return plain(facts), {}
 
@@ -228,7 +224,13 @@ class RowRequests:
         """Loaded where it is asked for alone."""
         from coterie.federation.data.quality import check_at_site
 
-        check_quality(self.policy, sum(map(len, self.holding.data.pools)))
+        policy, rows = self.policy, sum(map(len, self.holding.data.pools))
+        check_may(policy, "quality")  # quantiles of columns and counts of findings, which have no noise
+        if policy.epsilon is not None:
+            have = f"quantiles without noise, where the policy has epsilon = {policy.epsilon:g}"
+            raise Refused(f"{have}: look at home with coterie check, or leave epsilon out")
+        if rows < policy.min_rows:
+            raise Refused(f"{rows} rows to check, below the policy's {policy.min_rows}: lower min_rows")
         # one may take long, and nothing ends it
         check_deals(self.policy, len(self._today(_CHECKED)), checks=True)
         self._count_today(_CHECKED, secrets.token_hex(8))

@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -41,15 +42,15 @@ from coterie.federation.plans.at_site import SitePlans
 from coterie.federation.plans.plan import PlanGuard
 from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import STAYS, check_begin, check_rows, check_size, to_dict
-from coterie.federation.sealing.site import SealedSite, sealed_limits
-from coterie.federation.site.budget import SiteBudget, check_budget_rows
+from coterie.federation.sealing.site import SealedSite
+from coterie.federation.site.budget import SiteBudget
 from coterie.federation.site.connected_sites import CardOf, ConnectedSites
 from coterie.federation.site.consent import Consent
 from coterie.federation.site.ledger_signer import Signer
 from coterie.federation.site.request_log import CpuTime, RequestLog, words_for, words_for_answer
-from coterie.federation.site.rows import Message, RowRequests, who_asks
+from coterie.federation.site.rows import Message, RowRequests
 from coterie.federation.site.session import SendToPeer, Session
-from coterie.federation.site.state_folders import forget_old_runs, home_of, make_home, run_of
+from coterie.federation.site.state_folders import RunFolders, run_of
 from coterie.federation.site.views import Seat, ViewStore
 from coterie.federation.transport.compression import Compression
 from coterie.nets.site import ERRORS, PARTS
@@ -64,7 +65,7 @@ _MOST_RUNS = 1000  # whose visits are remembered
 _Keep = Callable[[Session, Mapping[str, Any], Belief], str]
 
 
-class Turns:
+class _Turns:
     """Whose turn it is: leads are several, the site is one, and who waits can hear for whom."""
 
     def __init__(self) -> None:
@@ -114,7 +115,7 @@ class SiteServer(RowRequests):
     ) -> None:
         super().__init__(name, holding, policy, state, lambda line: say(printable(line, _MOST_SAID)))
         self.card_of, self.kit, self.send_to_peer, self.keep = card_of, kit, send_to_peer, keep
-        self.log, self.turns = RequestLog(state, self.say), Turns()
+        self.log, self.turns = RequestLog(state, self.say), _Turns()
         self.visited: dict[str, int] = {}  # models that earlier runs have tried here
         self.session: Session | None = None
         self.compression, self.budget = Compression(policy.max_bytes), SiteBudget(state, policy)
@@ -125,7 +126,7 @@ class SiteServer(RowRequests):
         self.views = ViewStore(state, policy.max_rounds)
         self.run = self.leader = ""
         self.heard = 0.0  # when the session was last asked something
-        forget_old_runs(state)
+        self.runs = RunFolders(state)
         self.outcome, self.does = "done", ""  # of what it is asked at present, for who reads of it later
 
     # messages of all kinds
@@ -274,23 +275,23 @@ class SiteServer(RowRequests):
             named = f"a run of {shown(message['work']['sites'])} sites that names {many}"
             raise Refused(f"{named}: is it of another version?")
         company.check(self.policy.min_sites)
-        (client, places), home = data.folded(message.get("fold")), home_of(self.state, run, leader)
+        (client, places), home = data.folded(message.get("fold")), self.runs.of(run, leader)
         plan = self._admit(message, run, home, client)
         for rows in places.values():  # what the run is about, so that it is not refused in its middle
-            self.guard.tell(rows, who_asks(leader, run))
+            self.guard.tell(rows, leader, run)
         tools = (self.send_to_peer, self.compression, self.budget, self.consent, self.guard)
         session = Session(
             client, int(message["number"]), home, self.policy, leader, company.others, *tools, places
         )
         session.company, session.plan, session.recipe = company, plan, data.data.recipe
         if message.get("helpers") is not None:
-            card_of, limits = self.card_of or (lambda name: None), sealed_limits(self.policy)
+            card_of, limits = self.card_of or (lambda name: None), SealedSite.limits_under(self.policy)
             session.sealed = SealedSite(self.name, message["helpers"], card_of, limits)
         session.cancels = self._person_cancels
-        session.visits = max(self.visited.get(run, 0), self.guard.tried(run))
+        session.visits = max(self.visited.get(run, 0), self.guard.tried[run])
         blank = session.began(message)
         self._count_today(_BEGUN, begun)  # one that was refused did not begin, and leaves nothing
-        make_home(home, leader, plan.digest)
+        self.runs.make(home, leader, plan.digest)
         self.views.let_go()
         self.compression.clear()
         self.session, self.run, self.leader = session, run, leader
@@ -301,7 +302,7 @@ class SiteServer(RowRequests):
         assert self.asker is not None
         sizes = {part: len(getattr(client, part)) for part in PARTS}
         check_rows(self.policy, sizes)
-        check_budget_rows(self.policy, sizes)
+        self.budget.check_rows(sizes)
         return self.plans.admit(message, self.asker, run, home, sizes)
 
     def _finish(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
@@ -319,7 +320,7 @@ class SiteServer(RowRequests):
 
     def _end(self, leader: str, message: dict[str, Any], body: bytes) -> Message:
         if self.session is not None and self.run == run_of(message):
-            self._session(message, leader).over()
+            shutil.rmtree(self._session(message, leader).folder, ignore_errors=True)
             self._remember_visits()
             self.views.let_go()
             self.cpu_time.write()
@@ -343,22 +344,18 @@ class SiteServer(RowRequests):
             found = self.signer.sign(self.run, message["first"], message["entries"])
         if "refused" in found:
             self._odd(f"the ledger of {leader}'s run is", f"not signed: {found['refused']}")
-        if "shown" in message:
-            found["seen"] = self._shown(session, message["shown"])
+        if "shown" in message:  # up to which round this site has its part of the record
+            rows = session.rows_mark[:16]
+            seat = Seat(self.run, self.leader, self.name, session.number, session.others, rows)
+            try:
+                found["seen"] = self.views.take(seat, message["shown"])
+            except Exception as error:  # as in `answer`: whatever is odd about it ends nothing
+                log.debug("a part of a record could not be kept", exc_info=True)
+                known = isinstance(error, CoterieError)
+                why = "; ".join(lines_of(error)) if known else f"it cannot be read ({type(error).__name__})"
+                self._odd(f"what {self.leader} shows of its run is", f"not kept: {why}")
+                found["seen"] = "not kept"
         return found, {}
-
-    def _shown(self, session: Session, told: Any) -> int | str | None:
-        """Up to which round this site has its part of the record; whatever is odd about it ends nothing."""
-        rows = session.rows_mark[:16]
-        seat = Seat(self.run, self.leader, self.name, session.number, session.others, rows)
-        try:
-            return self.views.take(seat, told)
-        except Exception as error:  # as in `answer`
-            log.debug("a part of a record could not be kept", exc_info=True)
-            known = isinstance(error, CoterieError)
-            why = "; ".join(lines_of(error)) if known else f"it cannot be read ({type(error).__name__})"
-        self._odd(f"what {self.leader} shows of its run is", f"not kept: {why}")
-        return "not kept"
 
     def _odd(self, what: str, outcome: str) -> None:
         self.say(f"{what} {outcome}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
@@ -25,14 +24,14 @@ from coterie.core.wire import pack
 from coterie.data.tables.recipe import Recipe
 from coterie.federation.messages import check_order
 from coterie.federation.plans.plan import BEGIN, PlanGuard
-from coterie.federation.policy.keys import Policy, limits_of
+from coterie.federation.policy.keys import Policy
 from coterie.federation.policy.rules import check_message, check_promised, objection_to
 from coterie.federation.site.bounded_site import BoundedSite
-from coterie.federation.site.bounds import PEER_SECONDS, Effects, check_ids, check_orders, refuse_many
-from coterie.federation.site.budget import SiteBudget, content_of, secret_key
+from coterie.federation.site.bounds import PEER_SECONDS, Effects, refuse_many
+from coterie.federation.site.budget import SiteBudget, content_of
 from coterie.federation.site.connected_sites import ConnectedSites
 from coterie.federation.site.consent import Consent
-from coterie.federation.site.model_origins import Origins, bond_of
+from coterie.federation.site.model_origins import Bond, Origins
 from coterie.federation.site.rows import RowGuard
 from coterie.federation.transport.compression import FROM, TO, Compression
 from coterie.nets.packing import WHOLE
@@ -82,7 +81,7 @@ class Session(BoundedSite):
         self.plan: PlanGuard | None = None  # what it said that it would ask
         self.sealed: Any = None  # its part with helpers, if the run is sealed (`sealing/site.py`)
         self.recipe: Recipe | None = None  # how its rows are read, as the run has their columns
-        self.limits = limits_of(policy)
+        self.limits = policy.limits
         self.promised: set[tuple[str, int]] = set()  # (receiver, id) of sums that it stays in, in this round
         self.withdrew: list[str] = []  # what is still to be said
         self.lock = threading.Lock()
@@ -103,7 +102,7 @@ class Session(BoundedSite):
         with self.lock:
             message, tensors = self.compression.unpack(self.leader, data, learns=True)
         check_order(message)
-        check_orders(message)
+        self.check_orders(message)
         if self.plan is not None:
             self.plan.check(message, len(data))
         if (apart := {"letters": self.do_letters, "seal": self.do_seal}.get(message["do"])) is not None:
@@ -116,7 +115,7 @@ class Session(BoundedSite):
             self.origins.check(message)
             if message["do"] == "give":
                 check_promised(self.limits, self.promised, "", message["rows"], message.get("why"))
-            check_ids(message)
+            self.check_ids(message)
             self.check_room(message, tensors)
             keeps = message["do"] == "visit" and kernel_fact(self.kernel(message["kernel"]), "keeps")
             self.origins.foresee(message, tensors, keeps)
@@ -164,7 +163,7 @@ class Session(BoundedSite):
         facts["data"] = self.rows_mark
         keeps = bool(kernel_fact(kernel, "keeps"))
         memory = self._net().slots.before(message["slot"], key.round) if keeps else None
-        own, mark = secret_key(self.purse, content_of(facts, beliefs, beside, memory), key)
+        own, mark = self.purse.secret_key(content_of(facts, beliefs, beside, memory), key)
         visits = 1 if kernel_fact(kernel, "together") else len(called)
         self.purse.spend(self.leader, str(message["run"]), message["kernel"], repeated(cost, visits), mark)
         return own, [(i, self.number) for i in range(len(called))]
@@ -259,7 +258,7 @@ class Session(BoundedSite):
         sent, exact = list[int | str](), message.get("squeeze", "none") in ("none", "delta")
         answers = {} if self.consent is None else self.consent.answers()
         vetoes = [name for name, line in answers.items() if line.get("allow") is not True]
-        bond = bond_of(self.policy, vetoes)  # what this site demands of others for its own models
+        bond = Bond.of(self.policy, vetoes)  # what this site demands of others for its own models
         for order in message["orders"]:
             self._net().learner.watch.check()
             to = str(order["to"])
@@ -269,7 +268,7 @@ class Session(BoundedSite):
             with self.lock:
                 check_message(self.policy, {**order, "do": "letter"}, 0, self.visits, self.origins.whole)
                 named = {"new": order["new"], "rows": order["rows"]}
-                check_ids(named)
+                self.check_ids(named)
                 self.check_room(named, {})
                 self.origins.check_peer_message(to, order["rows"])
                 self.check_leaves(to, order["rows"], order.get("why"))
@@ -353,7 +352,3 @@ class Session(BoundedSite):
     def kept(self) -> Path:
         """A file that says that the run's model has been written down."""
         return self.folder / "kept"
-
-    def over(self) -> None:
-        """Nothing of the run is needed any more."""
-        shutil.rmtree(self.folder, ignore_errors=True)

@@ -29,22 +29,8 @@ from coterie.data.dataset import Dataset
 from coterie.data.intake import Array
 from coterie.federation.data.site_data import digest_of_rows
 from coterie.federation.kits.kit import Kit, read_toml
+from coterie.federation.site import state_folders as folders
 from coterie.federation.site.budget import SECRET, secret_at
-from coterie.federation.site.state_folders import (
-    ABOUT,
-    KEY,
-    STATE,
-    STATE_FILES,
-    damaged,
-    home_in,
-    kin_of,
-    make_kin,
-    one_at_a_time,
-    path_part,
-    read_about,
-    root_folder,
-    root_of,
-)
 from coterie.storage import locks
 from coterie.storage.atomic import readable_errors, write_whole
 from coterie.storage.decisions import now
@@ -87,30 +73,41 @@ NO_ROWS = RowMarks(np.array([], dtype="<u8"), frozenset(), frozenset())
 @contextlib.contextmanager
 def open_state(kit: Kit, data: Dataset, given: str, say: _Say) -> Iterator[Path]:
     """The folder of the site's state, locked; `given` is the root, if a person says one."""
-    root = _root_for(kit, given)
-    home = home_in(root, kit.folder)
+    root = folders.root_folder(given)
+    if (root / folders.ABOUT).exists() and folders.home_in(folders.root_of(root), kit.folder) == root:
+        root = folders.root_of(root)  # a site's own folder below a root stands for that root
+    elif place := next((p for p in (root, *root.parents) if (p / "kit.toml").exists()), None):
+        why = "a new kit would begin anew"
+        raise BadInput(f"state {root} lies in the kit {place}, and {why}: give another")
+    home = folders.home_in(root, kit.folder)
     with readable_errors(root):
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with in_use(home, what="the site's state"):
-        new = not (home / ABOUT).exists()
+        new = not (home / folders.ABOUT).exists()
         for old in _old_states(kit, root):
             say(f"{old} is taken over: from now on it is in {_take_over(kit, old, home)}")
-        mine = _row_marks(data, secret_at(root / KEY))
-        if (home / ABOUT).exists():
+        key = secret_at(root / folders.KEY)
+        marks = np.array([mark for pool in data.pools for mark in marks_in(pool.x, key)], dtype="<u8")
+        files, recipe = list[str](), data.recipe
+        if recipe is not None and not recipe.site:  # a file that several sites share tells nothing
+            files = [*recipe.sites.values()] if recipe.sites else [recipe.file]
+            files = [str((Path(recipe.folder) / file).resolve()) for file in files if file]
+        mine = RowMarks(np.unique(marks), frozenset({digest_of_rows(data)}), frozenset(files))
+        if (home / folders.ABOUT).exists():
             mine = _marks_at(home).joined(mine)  # all rows that it had so far
         write_about(home, kit.federation, kit.name, mine)
         empty = new and not any((home / name).exists() for name in _OLD)
-        with one_at_a_time(home):
+        with folders.one_at_a_time(home):
             _find_kin(home, mine)
-            there = (kit.folder / STATE).resolve()  # below another root, to which the kit leads
-            if there != home and (there / ABOUT).exists():
-                make_kin(home, there)
-        whose, since = f"site {kit.name} of {kit.federation}", read_about(home)["since"]
+            there = (kit.folder / folders.STATE).resolve()  # below another root, to which the kit leads
+            if there != home and (there / folders.ABOUT).exists():
+                _make_kin(home, there)
+        whose, since = f"site {kit.name} of {kit.federation}", folders.read_about(home)["since"]
         if empty:
             say(f"nothing is kept of {whose} yet: what it spends, decides and counts begins anew, in {home}")
         else:
             say(f"what is kept of {whose} since {since} is in force, in {home}")
-        for other in kin_of(home):
+        for other in folders.kin_of(home):
             say(f"the same name, file or rows: what was spent, refused or counted in {other} counts here too")
         _link_kit(kit, home)
         yield home
@@ -129,25 +126,13 @@ def in_use(folder: Path, command: str = "site", what: str = "") -> Iterator[None
         yield
 
 
-def _root_for(kit: Kit, given: str) -> Path:
-    """A site's own folder below a root stands for that root; a root in a kit would go with the kit."""
-    root = root_folder(given)
-    if (root / ABOUT).exists() and home_in(root_of(root), kit.folder) == root:
-        return root_of(root)
-    for place in (root, *root.parents):
-        if (place / "kit.toml").exists():
-            why = "a new kit would begin anew"
-            raise BadInput(f"state {root} lies in the kit {place}, and {why}: give another")
-    return root
-
-
 def _old_states(kit: Kit, root: Path) -> Iterator[Path]:
     """Where an earlier version kept what is this site's: a kit, one that it replaces, or --state."""
     for folder in (kit.folder, *sorted(kit.folder.parent.glob(f"{kit.name}.revoked-*"))):
         told = read_toml(folder / "kit.toml") if (folder / "kit.toml").is_file() else {}
         same = all(told.get(what) == getattr(kit, what) for what in ("name", "role", "federation"))
-        if same and not (folder / STATE).is_symlink() and _old_contents(folder / STATE, root):
-            yield folder / STATE
+        if same and not (folder / folders.STATE).is_symlink() and _old_contents(folder / folders.STATE, root):
+            yield folder / folders.STATE
     if _old_contents(root, root):
         yield root
 
@@ -162,11 +147,11 @@ def _old_contents(old: Path, root: Path) -> list[Path]:
 def _take_over(kit: Kit, old: Path, home: Path) -> Path:
     """Moves what is there into the site's own folder, or beside it where that has something already."""
     place, i = home, 2
-    while (place / ABOUT).exists():
+    while (place / folders.ABOUT).exists():
         place, i = home.with_name(f"{home.name}.{i}"), i + 1
     with in_use(old), readable_errors(place):
         place.mkdir(mode=0o700, exist_ok=True)
-        for path in _old_contents(old, root_of(home)):
+        for path in _old_contents(old, folders.root_of(home)):
             secret = path.name == SECRET  # whoever made the kit may know it: noise comes from a new one
             shutil.move(path, place / (f"{SECRET}.before" if secret else path.name))
     write_about(place, kit.federation, kit.name, NO_ROWS)
@@ -174,45 +159,59 @@ def _take_over(kit: Kit, old: Path, home: Path) -> Path:
 
 
 def write_about(state: Path, federation: str, site: str, rows: RowMarks) -> None:
-    since = read_about(state)["since"] if (state / ABOUT).exists() else now()
-    told = STATE_FILES.headed({"federation": federation, "site": site, "since": since})
+    since = folders.read_about(state)["since"] if (state / folders.ABOUT).exists() else now()
+    told = folders.STATE_FILES.headed({"federation": federation, "site": site, "since": since})
     told |= {"digests": sorted(rows.digests), "files": sorted(rows.files)}
-    for name, content in ((_MARKS, rows.marks.tobytes()), (ABOUT, json.dumps(told, indent=1).encode())):
+    for name, content in (
+        (_MARKS, rows.marks.tobytes()),
+        (folders.ABOUT, json.dumps(told, indent=1).encode()),
+    ):
         write_whole(state / name, content)
         (state / name).chmod(0o600)
 
 
 def _marks_at(state: Path) -> RowMarks:
-    told, path = read_about(state), state / _MARKS
+    told, path = folders.read_about(state), state / _MARKS
     try:
         marks = np.frombuffer(path.read_bytes(), dtype="<u8")
     except (OSError, ValueError):
-        raise damaged(path) from None
+        raise folders.damaged(path) from None
     return RowMarks(marks, frozenset(map(str, told["digests"])), frozenset(map(str, told["files"])))
 
 
 def _find_kin(home: Path, mine: RowMarks) -> None:
     """Finds whose name, file or rows are the same; what counts there counts here as well."""
-    about = read_about(home)
-    for path in sorted(root_of(home).glob(f"*/*/{ABOUT}")):
+    about = folders.read_about(home)
+    for path in sorted(folders.root_of(home).glob(f"*/*/{folders.ABOUT}")):
         other = path.parent
         if other == home:
             continue
-        told = read_about(other)
-        named = all(path_part(told[k]) == path_part(about[k]) for k in ("federation", "site"))
+        told = folders.read_about(other)
+        named = all(folders.path_part(told[k]) == folders.path_part(about[k]) for k in ("federation", "site"))
         if named or mine.same_rows(_marks_at(other)):
-            for one in (other, *kin_of(other)):
+            for one in (other, *folders.kin_of(other)):
                 if one != home:
-                    make_kin(home, one)
+                    _make_kin(home, one)
+
+
+def _make_kin(state: Path, other: Path) -> None:
+    """Each counts at the other from now on, and for ever: rows that change later do not part them."""
+    below = folders.root_of(state) == folders.root_of(other)
+    for one, name in ((state, other), (other, state)):
+        line = name.relative_to(folders.root_of(name)).as_posix() if below else str(name)
+        path = one / folders.KIN
+        if not path.exists() or line not in path.read_text().splitlines():
+            with readable_errors(path), path.open("a") as file:
+                file.write(line + "\n")
 
 
 def _link_kit(kit: Kit, home: Path) -> None:
     """KIT/state leads to the state, for people. A kit that cannot be written does without; one that leads to
     state below another root still does.
     """
-    link = kit.folder / STATE
+    link = kit.folder / folders.STATE
     with contextlib.suppress(OSError):
-        if link.is_symlink() and not (link / ABOUT).exists():
+        if link.is_symlink() and not (link / folders.ABOUT).exists():
             link.unlink()  # to what is not there any more
         if not link.is_symlink():
             if link.is_dir():
@@ -221,37 +220,17 @@ def _link_kit(kit: Kit, home: Path) -> None:
             link.symlink_to(home, target_is_directory=True)
 
 
-# marks of rows
-
-
-def _row_marks(data: Dataset, key: bytes) -> RowMarks:
-    found = [mark for pool in data.pools for mark in marks_in(pool.x, key)]
-    return RowMarks(
-        np.unique(np.array(found, dtype="<u8")), frozenset({digest_of_rows(data)}), frozenset(_files_of(data))
-    )
-
-
 def marks_in(x: Array, key: bytes) -> Iterator[int]:
+    """Of each row, by its values in order of size."""
     flat = np.asarray(x).reshape(len(x), -1)
     for first in range(0, len(flat), _AT_ONCE):
-        for row in _sorted_values(flat[first : first + _AT_ONCE]):
+        rows = flat[first : first + _AT_ONCE]
+        if rows.dtype.hasobject:
+            told = ["\0".join(sorted(map(repr, row))).encode() for row in rows.tolist()]
+        else:
+            some = np.sort(rows, axis=1)
+            if some.dtype.kind == "f":  # unknown values are all alike, and so are both zeros
+                some = np.where(np.isnan(some), np.nan, some + 0.0)
+            told = [row.tobytes() for row in np.ascontiguousarray(some)]
+        for row in told:
             yield int.from_bytes(hashlib.blake2b(row, digest_size=8, key=key).digest(), "little")
-
-
-def _sorted_values(rows: np.ndarray) -> Iterator[bytes]:
-    """Each row's values by size; unknown ones are all alike, and so are both zeros."""
-    if rows.dtype.hasobject:
-        return ("\0".join(sorted(map(repr, row))).encode() for row in rows.tolist())
-    some = np.sort(rows, axis=1)
-    if some.dtype.kind == "f":
-        some = np.where(np.isnan(some), np.nan, some + 0.0)
-    return (row.tobytes() for row in np.ascontiguousarray(some))
-
-
-def _files_of(data: Dataset) -> Iterator[str]:
-    """Files that have rows of this site alone; one that several share tells nothing."""
-    recipe = data.recipe
-    if recipe is not None and not recipe.site:
-        for file in recipe.sites.values() if recipe.sites else [recipe.file]:
-            if file:
-                yield str((Path(recipe.folder) / file).resolve())

@@ -22,7 +22,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from coterie.core.errors import BadData, BadRun, Refused, shown
 from coterie.storage.atomic import readable_errors
@@ -31,7 +31,7 @@ from coterie.storage.paths import given_path, read_given_toml, state_folder
 from coterie.storage.versioned import Schema
 
 STATE, ROOT = "state", "COTERIE_STATE"
-_KIN, ABOUT, KEY = "kin.txt", "site.json", "marks.key"
+KIN, ABOUT, KEY = "kin.txt", "site.json", "marks.key"
 STATE_FILES = Schema(1, "go on with the version of Coterie that wrote it")
 """Of all files of a site's state: site.json has the number, and each line may have one."""
 _TEXTS, _LISTS = ("federation", "site", "since"), ("digests", "files")
@@ -100,24 +100,11 @@ def marks_key(state: Path) -> Path:
 
 def kin_of(state: Path) -> list[Path]:
     """The other folders that count at this one; those that a person has removed do not."""
-    if not (state / _KIN).exists():
+    if not (state / KIN).exists():
         return []
     state = state.resolve()  # it may be reached by the kit
-    return [folder for line in _lines(state / _KIN) if (folder := root_of(state) / line).is_dir()]
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def make_kin(state: Path, other: Path) -> None:
-    """Each counts at the other from now on, and for ever: rows that change later do not part them."""
-    below = root_of(state) == root_of(other)
-    for one, name in ((state, other), (other, state)):
-        line = name.relative_to(root_of(name)).as_posix() if below else str(name)
-        if line not in _lines(one / _KIN):
-            with readable_errors(one / _KIN), (one / _KIN).open("a") as file:
-                file.write(line + "\n")
+    lines = (state / KIN).read_text().splitlines()
+    return [folder for line in lines if (folder := root_of(state) / line).is_dir()]
 
 
 @contextlib.contextmanager
@@ -129,19 +116,15 @@ def one_at_a_time(state: Path) -> Iterator[None]:
     roots = {root_of(folder) for folder in (state.resolve(), *kin_of(state))}
     with contextlib.ExitStack() as held:
         for root in sorted(roots):  # in one order, so that two never wait for each other
-            held.enter_context(_waited_for(root))
+            end, lock = time.monotonic() + LONGEST, None
+            while lock is None:
+                try:
+                    lock = held.enter_context(locked(root, _SOON))
+                except BadRun:
+                    if time.monotonic() > end:
+                        line = f"{root} is in use by another process for {LONGEST:g} s"
+                        raise BadRun(f"{line}: end that first") from None
         yield
-
-
-def _waited_for(root: Path) -> IO[str]:
-    end = time.monotonic() + LONGEST
-    while True:
-        try:
-            return locked(root, _SOON)
-        except BadRun:
-            if time.monotonic() > end:
-                line = f"{root} is in use by another process for {LONGEST:g} s"
-                raise BadRun(f"{line}: end that first") from None
 
 
 # folders of runs
@@ -155,43 +138,44 @@ def run_of(message: Mapping[str, Any]) -> str:
     return run
 
 
-def home_of(state: Path, run: str, leader: str) -> Path:
-    """The folder of a run, which may be there already if that lead began it."""
-    folder = state / "runs" / run
-    with readable_errors(folder):
-        whose = _leader_of(folder)
-    if whose not in ("", leader):
-        raise Refused(f"this run is led by {shown(whose)}, not by {shown(leader)}")
-    return folder
+class RunFolders:
+    """A folder for each run of a site, which belongs to who began it."""
 
+    def __init__(self, state: Path) -> None:
+        """Runs that were not ended and that nobody has gone on with for long leave nothing behind."""
+        self.folder = state / "runs"
+        for run in self.folder.glob("*"):
+            with contextlib.suppress(OSError):
+                if time.time() - last_use(run) > _OLD:
+                    shutil.rmtree(run)
 
-def make_home(folder: Path, leader: str, plan: str) -> None:
-    """For a run that has begun, with that plan. Of runs that the same lead never ended the oldest go, or a
-    lead could fill the disk with them.
-    """
-    with readable_errors(folder):
-        if not folder.exists():
-            mine = [other for other in folder.parent.glob("*") if _leader_of(other) == leader]
-            for old in sorted(mine, key=last_use)[: max(0, len(mine) - MOST_FOLDERS + 1)]:
-                shutil.rmtree(old, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for name, text in ((_LEADER, leader), (BEGAN, plan)):
-            if not (folder / name).exists():
-                (folder / name).write_text(text)
+    def of(self, run: str, leader: str) -> Path:
+        """The folder of a run, which may be there already if that lead began it."""
+        with readable_errors(self.folder / run):
+            whose = self._leader_of(self.folder / run)
+        if whose not in ("", leader):
+            raise Refused(f"this run is led by {shown(whose)}, not by {shown(leader)}")
+        return self.folder / run
 
+    def make(self, run: Path, leader: str, plan: str) -> None:
+        """For a run that has begun, with that plan. Of runs that the same lead never ended the oldest go, or
+        it could fill the disk with them.
+        """
+        with readable_errors(run):
+            if not run.exists():
+                mine = [other for other in self.folder.glob("*") if self._leader_of(other) == leader]
+                for old in sorted(mine, key=last_use)[: max(0, len(mine) - MOST_FOLDERS + 1)]:
+                    shutil.rmtree(old, ignore_errors=True)
+            run.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for name, text in ((_LEADER, leader), (BEGAN, plan)):
+                if not (run / name).exists():
+                    (run / name).write_text(text)
 
-def forget_old_runs(state: Path) -> None:
-    """Runs that were not ended and that nobody has gone on with for long leave nothing behind for ever."""
-    for folder in (state / "runs").glob("*"):
-        with contextlib.suppress(OSError):
-            if time.time() - last_use(folder) > _OLD:
-                shutil.rmtree(folder)
-
-
-def _leader_of(folder: Path) -> str:
-    """Nobody, where there is no run."""
-    path = folder / _LEADER
-    return path.read_text() if path.exists() else ""
+    @staticmethod
+    def _leader_of(run: Path) -> str:
+        """Nobody, where there is no run."""
+        path = run / _LEADER
+        return path.read_text() if path.exists() else ""
 
 
 def last_use(folder: Path) -> float:

@@ -95,7 +95,7 @@ class _Round(NamedTuple):
     heard: Mapping[str, Any] | None
 
 
-class SiteView(NamedTuple):
+class _SiteView(NamedTuple):
     """What may be written down; no config, which is a text in TOML, where only rounds came."""
 
     config: str | None
@@ -120,7 +120,7 @@ class ViewStore:
 
     def take(self, seat: Seat, told: Any) -> int | None:
         """Keeps what is new; the last round that is here then, -1 for none, None without the settings."""
-        part = view_of(told, seat, self.most_rounds)
+        part = _view_of(told, seat, self.most_rounds)
         with readable_errors(self.folder(seat.run)):
             return self._keep(seat, part)
 
@@ -138,7 +138,7 @@ class ViewStore:
             self._lock.close()
         self._lock, self._locked = None, ""
 
-    def _keep(self, seat: Seat, part: SiteView) -> int | None:
+    def _keep(self, seat: Seat, part: _SiteView) -> int | None:
         folder = self.folder(seat.run)
         if part.config is not None:
             self._begin(seat, part.config, part.about)
@@ -201,7 +201,7 @@ def _write_json(path: Path, told: Mapping[str, Any]) -> None:
     write_whole(path, json.dumps(told, indent=2) + "\n")
 
 
-def view_of(told: Any, seat: Seat, most_rounds: int) -> SiteView:
+def _view_of(told: Any, seat: Seat, most_rounds: int) -> _SiteView:
     kinds = {"rounds": list_of("tables", TABLE.fits, AT_ONCE)}
     kinds |= {"config": none_or(_SETTINGS), "end": none_or(_TABLE)}
     found = fields(told, kinds, "what is shown")
@@ -212,11 +212,28 @@ def view_of(told: Any, seat: Seat, most_rounds: int) -> SiteView:
     rounds = [_round_of(one, seat, most_rounds) for one in found["rounds"]]
     if len({one.line["round"] - i for i, one in enumerate(rounds)}) > 1:
         raise BadData(f"rounds that are shown do not follow each other: {AGAIN}")
-    config = None if found["config"] is None else _config_of(found["config"], most_rounds)
+    config = None
+    if (settings := found["config"]) is not None:
+        seed = Kind(COUNT.must, lambda v: is_count(v, 2**64))
+        known = fields(settings, {"method": NAME, "rounds": COUNT, "seed": seed}, "settings that are shown")
+        if known["rounds"] > most_rounds:
+            raise Refused(f"rounds={known['rounds']} are shown, where max_rounds is {most_rounds}")
+        try:
+            config = tomli_w.dumps(dict(settings))
+        except (TypeError, ValueError) as error:
+            raise BadData(f"settings that are shown are none ({error}): {AGAIN}") from None
     about = {} if config is None else _about_of(told.get("about"), seat)
     end = found["end"] or {}
     diverged = fields(end, {"diverged": LINE}, "what is shown")["diverged"] if "diverged" in end else ""
-    return SiteView(config, about, rounds, _calibration_of(end, seat), _privacy_of(end, seat), diverged)
+    calibration, privacy = _calibration_of(end, seat), end.get("privacy")  # what looking at rows has cost
+    if privacy is not None:
+        whose = "what looking at rows has cost, as it is shown"
+        kinds = dict.fromkeys(("budget", "outside", "scores"), _PLAIN) | {"delta": _FINITE, "sites": _TABLES}
+        costs = fields(privacy, kinds, whose)
+        if [site.get("name") for site in costs["sites"]] != [seat.name]:
+            raise BadData(f"{whose}: it is of other sites")
+        privacy = dict(privacy)
+    return _SiteView(config, about, rounds, calibration, privacy, diverged)
 
 
 def _is_finite(value: Any) -> bool:
@@ -253,7 +270,7 @@ def _own_alone(number: int, many: int, empty: Any, fits: Callable[[Any], bool]) 
     return Kind(f"a list of {many} with {json.dumps(empty)} for others", is_own)
 
 
-def each(kind: Kind, needs: str = "", most: int = _MOST_NAMES) -> Kind:
+def _each(kind: Kind, needs: str = "", most: int = _MOST_NAMES) -> Kind:
     """A table of what is of a kind, by name."""
 
     def fits(value: Any) -> bool:
@@ -275,27 +292,21 @@ _FINITE = Kind("a finite number", _is_finite)
 _TEXTS = list_of("texts in one line", _is_line, 1_000_000)
 
 
-def _config_of(told: Mapping[str, Any], most_rounds: int) -> str:
-    """Settings, as TOML holds them."""
-    seed = Kind(COUNT.must, lambda v: is_count(v, 2**64))
-    found = fields(told, {"method": NAME, "rounds": COUNT, "seed": seed}, "settings that are shown")
-    if found["rounds"] > most_rounds:
-        raise Refused(f"rounds={found['rounds']} are shown, where max_rounds is {most_rounds}")
-    try:
-        return tomli_w.dumps(dict(told))
-    except (TypeError, ValueError) as error:
-        raise BadData(f"settings that are shown are none ({error}): {AGAIN}") from None
-
-
 def _about_of(told: Any, seat: Seat) -> dict[str, Any]:
     """What the run is about: all names, and of others nothing more."""
     whose = "what is shown of the run"
     kinds = {"task": one_of(get_args(Task)), "classes": _TEXTS, "features": _TEXTS, "clients": _TABLES}
-    some = {"coterie": LINE, "versions": each(LINE), "commit": LINE, "inputs": list_of("sizes", is_count, 8)}
+    some = {"coterie": LINE, "versions": _each(LINE), "commit": LINE, "inputs": list_of("sizes", is_count, 8)}
     some |= {"published_tests": _PLAIN, "parameters": COUNT, "belief_bytes": COUNT}
-    some |= {"small": each(LINE), "columns": _TEXTS, "positive": Kind("0 or 1", lambda v: is_count(v, 1))}
+    some |= {"small": _each(LINE), "columns": _TEXTS, "positive": Kind("0 or 1", lambda v: is_count(v, 1))}
     found = fields(told, kinds | {name: none_or(kind) for name, kind in some.items()}, whose)
-    clients = [_client_of(client, i == seat.number) for i, client in enumerate(found["clients"])]
+    clients, own = list[dict[str, Any]](), (*PARTS, "labels", "cluster", "notes")
+    for i, client in enumerate(found["clients"]):
+        kinds = {"name": NAME} | {key: kinds_of(Facts)[key] for key in own}
+        clients.append(fields(client, kinds, "a client that is shown"))
+        if i != seat.number and any(clients[i][key] not in (0, None, ()) for key in own):
+            named = shown(clients[i]["name"])
+            raise BadData(f"it tells of the rows of {named}, which is another site")
     names = [c["name"] for c in clients]
     placed = (seat.number, seat.name) in enumerate(names) and len(names) == seat.sites
     if not placed or {*names} != {*seat.others, seat.name}:
@@ -306,20 +317,11 @@ def _about_of(told: Any, seat: Seat) -> dict[str, Any]:
     return {**{k: v for k, v in found.items() if v is not None}, "clients": clients, "command": None}
 
 
-def _client_of(told: Mapping[str, Any], own: bool) -> dict[str, Any]:
-    names = (*PARTS, "labels", "cluster", "notes")
-    kinds = {"name": NAME} | {key: kinds_of(Facts)[key] for key in names}
-    found = fields(told, kinds, "a client that is shown")
-    if not own and any(found[key] not in (0, None, ()) for key in names):
-        raise BadData(f"it tells of the rows of {shown(found['name'])}, which is another site")
-    return found
-
-
 def _round_of(told: Mapping[str, Any], seat: Seat, most_rounds: int) -> _Round:
     line = _line_of(told.get("line"), seat, most_rounds)
     whose, many = f"round {line['round']} that is shown", seat.sites
     kinds = dict.fromkeys(("evaluate_seconds", "cpu_seconds", "evaluate_cpu_seconds"), none_or(_FINITE))
-    kinds |= {"round": COUNT, "seconds": _FINITE, "parts": none_or(each(_FINITE))}
+    kinds |= {"round": COUNT, "seconds": _FINITE, "parts": none_or(_each(_FINITE))}
     timing = fields(told.get("timing"), kinds, whose)
     if timing["round"] != line["round"] or (told.get("heard") is None) != (line["round"] == 0):
         raise BadData(f"{whose}: what it tells is not of one round: {AGAIN}")
@@ -336,7 +338,7 @@ def _round_of(told: Mapping[str, Any], seat: Seat, most_rounds: int) -> _Round:
     known = _just(f"{many} finite numbers or nulls", lambda v: v is None or _is_finite(v), many)
     passed = "counts that passed with this site at an end"
     ends = Kind(passed, lambda v: is_list(v, is_passed, 4 * many + 4))
-    kinds = {"row": numbers, "column": numbers, "named": each(known, most=_MOST_MATRICES), "passed": ends}
+    kinds = {"row": numbers, "column": numbers, "named": _each(known, most=_MOST_MATRICES), "passed": ends}
     return _Round(line, timing, fields(told["heard"], kinds, whose, quote=False))
 
 
@@ -361,10 +363,10 @@ def _line_of(told: Any, seat: Seat, most_rounds: int) -> dict[str, Any]:
     figures = _own_alone(number, many, None, lambda v: v is None or _is_finite(v))
     counts = _own_alone(number, many, 0, is_count)
     kinds = {"round": Kind(f"a whole number up to {most_rounds}", lambda v: is_count(v, most_rounds))}
-    kinds |= {"scores": none_or(each(each(figures), "own/test")), "train_loss": figures}
-    kinds |= {"transfers": each(COUNT, "bytes")}
+    kinds |= {"scores": none_or(_each(_each(figures), "own/test")), "train_loss": figures}
+    kinds |= {"transfers": _each(COUNT, "bytes")}
     kinds |= dict.fromkeys(("sent", "received", "sent_bytes", "received_bytes", "numbers"), counts)
-    kinds |= {"extras": _TABLE, "measures": each(figures)}
+    kinds |= {"extras": _TABLE, "measures": _each(figures)}
     found = fields(told, kinds, whose, quote=False)
     sites = {*seat.others, seat.name}
     away = Kind("why, by site", lambda v: isinstance(v, Mapping) and set(v) <= sites and _is_plain(v, 1))
@@ -384,15 +386,3 @@ def _calibration_of(end: Mapping[str, Any], seat: Seat) -> dict[str, np.ndarray]
     for kind, rows in found.items():
         arrays[kind][:, seat.number] = rows
     return arrays
-
-
-def _privacy_of(end: Mapping[str, Any], seat: Seat) -> dict[str, Any] | None:
-    """What looking at the site's rows has cost."""
-    if end.get("privacy") is None:
-        return None
-    whose = "what looking at rows has cost, as it is shown"
-    kinds = dict.fromkeys(("budget", "outside", "scores"), _PLAIN) | {"delta": _FINITE, "sites": _TABLES}
-    found = fields(end["privacy"], kinds, whose)
-    if [site.get("name") for site in found["sites"]] != [seat.name]:
-        raise BadData(f"{whose}: it is of other sites")
-    return dict(end["privacy"])

@@ -92,7 +92,7 @@ class Quota:
 
 
 @dataclass
-class Unfinished:
+class _Unfinished:
     header: Header
     size: int
     body: bytearray
@@ -112,7 +112,7 @@ class Assembly:
 
     def __init__(self, admit: Admit = lambda header, size: lambda: None) -> None:
         self.admit = admit
-        self.open: dict[tuple[str, int], Unfinished] = {}
+        self.open: dict[tuple[str, int], _Unfinished] = {}
         self._lock = threading.Lock()  # the line adds, others look for what is slow
 
     @property
@@ -149,7 +149,7 @@ class Assembly:
         kept = {k: v for k, v in header.items() if k not in PARTS}
         let_go = self.admit(kept, size)
         if let_go is not None:
-            self.open[key] = Unfinished(kept, size, bytearray(part), let_go, (time.monotonic(), 0))
+            self.open[key] = _Unfinished(kept, size, bytearray(part), let_go, (time.monotonic(), 0))
 
     def _drop(self, key: tuple[str, int]) -> None:
         one = self.open.pop(key, None)

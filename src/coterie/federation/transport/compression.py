@@ -53,7 +53,15 @@ class Compression:
         self, way: str, message: Mapping[str, Any], tensors: Mapping[str, Tensor], squeeze: str, learns: bool
     ) -> bytes:
         """A message; `learns` where what goes is what the next change will be of, once it has been taken."""
-        models, others = _models_in(tensors)
+        models, others = dict[str, dict[str, Tensor]](), dict[str, Tensor]()
+        for key, t in tensors.items():
+            id, slash, name = key.partition("/")
+            if slash and id.isdecimal():
+                models.setdefault(id, {})[name] = t
+            else:
+                others[key] = t
+        for id in [i for i, model in models.items() if sum(t.nbytes for t in model.values()) < LEAST]:
+            others |= {f"{id}/{name}": t for name, t in models.pop(id).items()}  # not worth a parcel
         how = squeeze_of(squeeze)
         if squeeze == "none" or not models:
             return pack(message, tensors)
@@ -134,20 +142,6 @@ class Compression:
     def _let_go(self, place: Place) -> None:
         del self.known[place]
         self.owed.pop(place, None)
-
-
-def _models_in(tensors: Mapping[str, Tensor]) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor]]:
-    """Models by id, of those that are worth a parcel, and all other tensors."""
-    by_id, others = dict[str, dict[str, Tensor]](), dict[str, Tensor]()
-    for key, t in tensors.items():
-        id, slash, name = key.partition("/")
-        if slash and id.isdecimal():
-            by_id.setdefault(id, {})[name] = t
-        else:
-            others[key] = t
-    for id in [i for i, model in by_id.items() if sum(t.nbytes for t in model.values()) < LEAST]:
-        others |= {f"{id}/{name}": t for name, t in by_id.pop(id).items()}
-    return by_id, others
 
 
 def _size_of(reference: Reference) -> int:

@@ -87,7 +87,7 @@ def greeting_of(frame: Piece) -> Greeting:
     return told
 
 
-def weight(size: int) -> int:
+def _weight(size: int) -> int:
     """What is left of a piece, as it counts among what waits."""
     return max(size, LIGHTEST) if size else 0
 
@@ -101,7 +101,7 @@ class Connection:
         self.why = ""  # why it ended, in words
         self.error: BaseException | None = None
         self.take: Callable[[dict[str, Any], memoryview], None] = lambda header, body: None
-        self.greeted: Callable[[bytearray], None] = _twice
+        self.greeted: Callable[[bytearray], None] | None = None
         self.pinged = threading.Event()
         self._openssl = threading.Lock()
         self._room = threading.Condition()
@@ -115,10 +115,16 @@ class Connection:
 
     def put(self, pieces: Sequence[Piece], wait: bool = True) -> None:
         """Sends one frame, or queues it; waits while the queue is full, unless it is a note that must not."""
-        size = sum(weight(len(piece)) for piece in pieces)
+        size = sum(_weight(len(piece)) for piece in pieces)
         with self._room:
             while wait and self._queued and self._queued + size > MOST_QUEUED and not self._ended:
-                self._wait_for_room(size)
+                # one who takes a little now and then must not hold up those who send to others as well
+                before, seconds = self._written, CROWDED * self.stall
+                room = self._room.wait_for(
+                    lambda: self._ended or not self._queued or self._queued + size <= MOST_QUEUED, seconds
+                )
+                if not room and (taken := self._written - before) < PART:
+                    self.end(f"it takes too little: {taken} bytes within {seconds:g} s")
             if self._ended:
                 raise Unreachable("the connection has ended")
             self._queued += size
@@ -128,15 +134,6 @@ class Connection:
                 return
             self._writing = True
         self._write_at_once(memoryview(pieces[0]))
-
-    def _wait_for_room(self, size: int) -> None:
-        """One who takes a little now and then must not hold up those who send to others as well."""
-        before, seconds = self._written, CROWDED * self.stall
-        room = self._room.wait_for(
-            lambda: self._ended or not self._queued or self._queued + size <= MOST_QUEUED, seconds
-        )
-        if not room and self._written - before < PART:
-            self.end(f"it takes too little: {self._written - before} bytes within {seconds:g} s")
 
     def _write_at_once(self, view: memoryview) -> None:
         """A small frame goes out in the thread that has it, which saves a change of threads."""
@@ -150,7 +147,7 @@ class Connection:
                 error = problem
         with self._room:
             self._writing = False
-            self._queued -= weight(size) - weight(len(view))
+            self._queued -= _weight(size) - _weight(len(view))
             if view:
                 self._out.appendleft(view)
             self._room.notify_all()
@@ -165,14 +162,14 @@ class Connection:
                     while (self._writing or not self._out) and not self._ended:
                         if not self._room.wait(BEAT) and not self._writing:
                             self._out.extend(PING)
-                            self._queued += weight(len(PING[0]))
+                            self._queued += _weight(len(PING[0]))
                     if self._ended:
                         return
                     piece, self._writing = self._out.popleft(), True
                 self._write(memoryview(piece))
                 with self._room:
-                    self._queued -= weight(len(piece))
-                    self._written += weight(len(piece))
+                    self._queued -= _weight(len(piece))
+                    self._written += _weight(len(piece))
                     self._writing = False
                     self._room.notify_all()
         except (OSError, Broken, ValueError) as error:
@@ -229,6 +226,8 @@ class Connection:
         elif kind == Kind.PONG:
             self.pinged.set()
         elif kind in (Kind.HELLO, Kind.READY):
+            if self.greeted is None:
+                raise Broken("it greets twice")
             self.greeted(frame)
         else:
             raise Broken(f"a frame of an unknown kind, {kind}")
@@ -301,7 +300,3 @@ class Connection:
         self._writer.join(2.0)
         with contextlib.suppress(OSError):
             self.sock.close()
-
-
-def _twice(frame: bytearray) -> None:
-    raise Broken("it greets twice")

@@ -66,7 +66,7 @@ def opened(letter: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 @dataclass
-class Seen:
+class _Seen:
     """The last question of a sender, and the reply to it once there is one."""
 
     number: int
@@ -75,7 +75,7 @@ class Seen:
 
 
 @dataclass
-class Waiting:
+class _Waiting:
     """A question without an answer so far; `working` once it is its turn, `due` when its sender is told."""
 
     header: dict[str, Any]
@@ -109,8 +109,8 @@ class Inbox:
         self.busy: Callable[[], tuple[str, str]] = lambda: ("", "")  # with whose question, and in words
         self.quota, self.look = Quota(most, ENVELOPE), look
         self.notices = _Notices(self._look)
-        self._waiting: dict[Key, Waiting] = {}
-        self._seen: dict[tuple[str, str], Seen] = {}
+        self._waiting: dict[Key, _Waiting] = {}
+        self._seen: dict[tuple[str, str], _Seen] = {}
         self._over: dict[tuple[str, str], None] = {}  # starts of senders that a later one has followed
         self._queues: dict[tuple[str, str], queue.Queue[Letter | None]] = {}
 
@@ -157,7 +157,7 @@ class Inbox:
         except Refused as error:
             self.refuse(header, str(error))
             return
-        self._waiting[key] = Waiting(header, time.monotonic() + MOMENT)
+        self._waiting[key] = _Waiting(header, time.monotonic() + MOMENT)
         try:
             waiting.put_nowait((header, encrypted))
         except queue.Full:
@@ -262,7 +262,7 @@ class Inbox:
             self._over[name, seen.mine] = None
             while len(self._over) > MOST_OVER:
                 del self._over[next(iter(self._over))]
-        seen = self._seen[name, kind] = Seen(number, mine)
+        seen = self._seen[name, kind] = _Seen(number, mine)
         try:
             reply = self._reply(member.card, header, "answer", self.answers[kind](member.card, header, body))
         except CoterieError as error:
@@ -275,7 +275,7 @@ class Inbox:
         seen.reply = reply
         self._out(*reply)
 
-    def _check(self, card: Card, header: Mapping[str, Any], seen: Seen | None) -> None:
+    def _check(self, card: Card, header: Mapping[str, Any], seen: _Seen | None) -> None:
         """All that can be said of a question before it is opened."""
         kind = str(header.get("kind"))
         if card.role not in ASKERS.get(kind, ()):

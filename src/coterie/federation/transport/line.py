@@ -375,9 +375,8 @@ def connection_problems(kit: Kit) -> list[str]:
         why = f"the relay does not greet within {WAIT:g} s: try again"
     finally:
         line.close()
-    if why:
-        return [why, *_clocks(line.gap)]
-    return _clocks(line.gap) or [f"all is well: {kit.host}:{kit.port} lets {kit.name} in"]
+    lines = [why, *_clocks(line.gap)] if why else _clocks(line.gap)
+    return lines or [f"all is well: {kit.host}:{kit.port} lets {kit.name} in"]
 
 
 def _clocks(gap: float) -> list[str]:

@@ -53,7 +53,7 @@ class Missing:
 
 
 @dataclass
-class Question:
+class _Question:
     """One question on its way."""
 
     name: str
@@ -107,7 +107,7 @@ class Post:
         self.note_quota = Quota(assembly.MOST_RELAY_NOTE)
         self.presence.watchers.append(self._forget)
         self.inbox.answers |= {} if answer is None else {"ask": answer}
-        self._questions: dict[tuple[str, int], Question] = {}
+        self._questions: dict[tuple[str, int], _Question] = {}
         self._locks: dict[tuple[str, str], threading.Lock] = {}
         self._started = self._closed = False
         self._last, self._why = 0, ""
@@ -168,43 +168,14 @@ class Post:
         deadline: float,
         patience: float = PATIENCE,
         waits: Waits = lambda names: None,
+        look: Callable[[], None] = lambda: None,
+        kind: str = "ask",
     ) -> dict[str, bytes | Missing]:
         """Several parties at once; an answer of each, or why there is none, after at most `deadline` seconds.
 
         Who is away may come back within `patience` seconds. `waits` is told whose answers are still to come
-        whenever they become fewer.
+        whenever they become fewer; `look`, which may end it before, is called every now and then.
         """
-        return self._exchange("ask", messages, deadline, patience, waits)
-
-    def call(
-        self, messages: Mapping[str, bytes], deadline: float, patience: float = PATIENCE
-    ) -> dict[str, bytes | Missing]:
-        """As `ask`, of what a party answers while it works at something else, for this lead as well."""
-        return self._exchange("call", messages, deadline, patience)
-
-    def send_to_peer(
-        self,
-        to: str,
-        header: Mapping[str, Any],
-        body: bytes | memoryview,
-        deadline: float,
-        patience: float = PATIENCE,
-        look: Callable[[], None] = lambda: None,
-    ) -> None:
-        """From site to site; returns when the other has taken it, else BadRun. `look` may end it before."""
-        found = self._exchange("letter", {to: enveloped(header, body)}, deadline, patience, look=look)[to]
-        if isinstance(found, Missing):
-            raise BadRun(f"a peer message from {self.kit.name} to {to} was not taken: {found.text}")
-
-    def _exchange(
-        self,
-        kind: str,
-        messages: Mapping[str, bytes],
-        deadline: float,
-        patience: float,
-        waits: Waits = lambda names: None,
-        look: Callable[[], None] = lambda: None,
-    ) -> dict[str, bytes | Missing]:
         if self.kit.name in messages:
             raise BadInput(f"{self.kit.name} cannot send to itself: leave it out")
         if self.kit.role not in ASKERS[kind]:
@@ -218,7 +189,7 @@ class Post:
                 locks = [self._locks.setdefault((kind, name), threading.Lock()) for name in sorted(messages)]
             for lock in locks:
                 held.enter_context(lock)
-            questions = [Question(n, kind, self.next_number(), body) for n, body in messages.items()]
+            questions = [_Question(n, kind, self.next_number(), body) for n, body in messages.items()]
             for question in questions:
                 self._questions[question.name, question.number] = question
                 held.callback(self._questions.pop, (question.name, question.number))
@@ -236,18 +207,45 @@ class Post:
         waits(())
         return {name: done[name] for name in messages}
 
-    def _step(self, question: Question, end: float, patience: float) -> bytes | Missing | None:
+    def call(
+        self, messages: Mapping[str, bytes], deadline: float, patience: float = PATIENCE
+    ) -> dict[str, bytes | Missing]:
+        """As `ask`, of what a party answers while it works at something else, for this lead as well."""
+        return self.ask(messages, deadline, patience, kind="call")
+
+    def send_to_peer(
+        self,
+        to: str,
+        header: Mapping[str, Any],
+        body: bytes | memoryview,
+        deadline: float,
+        patience: float = PATIENCE,
+        look: Callable[[], None] = lambda: None,
+    ) -> None:
+        """From site to site; returns when the other has taken it, else BadRun. `look` may end it before."""
+        letter = {to: enveloped(header, body)}
+        found = self.ask(letter, deadline, patience, look=look, kind="letter")[to]
+        if isinstance(found, Missing):
+            raise BadRun(f"a peer message from {self.kit.name} to {to} was not taken: {found.text}")
+
+    def _step(self, question: _Question, end: float, patience: float) -> bytes | Missing | None:
         """The answer, or that there will be none, or nothing yet; sends the question if it is time to."""
         name, here, now = question.name, self.presence, time.monotonic()
         while question.replies:
             found = self._opened(question, *question.replies.pop(0))
-            if isinstance(found, Missing) and found.text.endswith(
-                assembly.LATER
-            ):  # it has not been looked at
+            later = isinstance(found, Missing) and found.text.endswith(assembly.LATER)
+            if isinstance(found, Missing) and later:  # it has not been looked at
                 question.excuse, question.sent, question.pause_until = found.text, None, now + PAUSE
             elif found is not None:
                 return found
-        self._read_note(question)
+        while question.notes:  # what a receiver says of a question that it has not answered yet
+            found = self._opened(question, *question.notes.pop())
+            if isinstance(found, bytes):
+                question.heard_at = time.monotonic()
+                question.excuse = printable(found.decode("utf-8", "replace"), 200)
+        if question.excuse and not question.people_know:
+            question.people_know = True
+            self.say(f"{name} is {question.excuse}; waiting for it")
         if question.trouble:
             return Missing(name, "refused", question.trouble)
         if self._closed:
@@ -275,18 +273,7 @@ class Post:
             self.say(question.late(now))
         return None
 
-    def _read_note(self, question: Question) -> None:
-        """What a receiver says of a question that it has not answered yet; people hear it once."""
-        while question.notes:
-            found = self._opened(question, *question.notes.pop())
-            if isinstance(found, bytes):
-                question.heard_at = time.monotonic()
-                question.excuse = printable(found.decode("utf-8", "replace"), 200)
-        if question.excuse and not question.people_know:
-            question.people_know = True
-            self.say(f"{question.name} is {question.excuse}; waiting for it")
-
-    def _dispatch(self, question: Question, member: Member, turn: tuple[int, float]) -> None:
+    def _dispatch(self, question: _Question, member: Member, turn: tuple[int, float]) -> None:
         header: Header = {"from": self.kit.name, "to": question.name, "kind": question.kind}
         header |= {"number": question.number, "boot": member.boot, "mine": self.boot}
         question.card, question.boot, question.sent = member.card, member.boot, turn
@@ -302,7 +289,7 @@ class Post:
         with contextlib.suppress(Unreachable):  # sent again by the next line
             self._line.send(header, encrypt(self.kit, to, bound(header), body))
 
-    def _opened(self, question: Question, header: Mapping[str, Any], body: bytes) -> bytes | Missing | None:
+    def _opened(self, question: _Question, header: Mapping[str, Any], body: bytes) -> bytes | Missing | None:
         """What a reply says; nothing if it is not what its sender has encrypted."""
         name, card = question.name, question.card
         try:
@@ -358,7 +345,7 @@ class Post:
             return None
         return lambda: quota.give_back(sender, size)
 
-    def _awaited(self, header: Mapping[str, Any]) -> Question | None:
+    def _awaited(self, header: Mapping[str, Any]) -> _Question | None:
         """The question that a reply is for: one that waits, of a start of a process that was asked."""
         question = self._questions.get((str(header.get("from")), header.get("number", 0)))
         mine = question is not None and header.get("boot") == self.boot and question.boot

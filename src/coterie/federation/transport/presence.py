@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.core.errors import CoterieError, shown
+import msgspec
+
+from coterie.core.errors import BadData, CoterieError, shown
 from coterie.federation.kits.certificates import Card, card_of
 from coterie.federation.kits.kit import Kit, Revoked, revoked_of
-from coterie.federation.messages import NOTES, LeftNote, MemberNote, read_note
+from coterie.federation.messages import NOTES, LeftNote, MemberNote
 
 MOST_MEMBERS = 1024
 
@@ -99,7 +101,10 @@ class Presence:
             kind = str(header.get("kind"))
             if kind not in NOTES:  # of an earlier relay, which says more
                 return
-            told = read_note(kind, bytes(body))
+            try:
+                told = msgspec.json.decode(bytes(body), type=NOTES[kind])
+            except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+                raise BadData(f"it cannot be read ({shown(str(error))})") from None
             if isinstance(told, list):
                 self._whole(told)
             elif isinstance(told, LeftNote):

@@ -91,7 +91,11 @@ class Relay:
         self._file = _File(log_path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8", delay=True)
         self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         self.revoked = read_revoked(kit)  # a list that cannot be read is no empty one: then nobody is let in
-        self.hub = Hub(kit, self._admit, self._receive, self._arrived, self._left, self._stranger, host, port)
+
+        def turned_away(address: str, why: str) -> None:
+            self._say_once(address, f"refused {address}: {why}")
+
+        self.hub = Hub(kit, self._admit, self._receive, self._arrived, self._left, turned_away, host, port)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -130,11 +134,14 @@ class Relay:
             if not why:
                 self._coming[card.name] = comer
             earlier = self._present.get(card.name)
-        if not why and earlier is not None:
-            why = self._same_name(earlier)
-            if why:
+        if not why and earlier is not None:  # of two with the same kit the first stays, if it is still there
+            if self.hub.alive(card.name, PING):
+                why = f"{card.name} is already connected from {earlier.address}: end that one first, "
+                why += "or revoke the kit if it is not yours"
                 with self._lock:
                     self._coming.pop(card.name, None)
+            else:
+                self.hub.drop(card.name, "another connection has taken its place")
         if why:
             self._say_once(address, f"refused {card.name} from {address}: {why}")
         return why
@@ -144,16 +151,6 @@ class Relay:
             return f"the certificate of {card.name} is revoked: ask for a new kit"
         if card.role == "coordinator":
             return "a relay's kit cannot take part: use a site's or a person's"
-        return ""
-
-    def _same_name(self, earlier: Present) -> str:
-        """Of two with the same kit the first stays, if it is still there."""
-        if self.hub.alive(earlier.card.name, PING):
-            return (
-                f"{earlier.card.name} is already connected from {earlier.address}: end that one first, "
-                "or revoke the kit if it is not yours"
-            )
-        self.hub.drop(earlier.card.name, "another connection has taken its place")
         return ""
 
     def _arrived(self, name: str, about: Mapping[str, Any]) -> None:
@@ -189,9 +186,6 @@ class Relay:
                     self._tell(one, "left", msgspec.json.encode(LeftNote(name)))
         if gone is not None and not self._over.is_set():
             self.say(f"{name} has left")
-
-    def _stranger(self, address: str, why: str) -> None:
-        self._say_once(address, f"refused {address}: {why}")
 
     # what parties send
 

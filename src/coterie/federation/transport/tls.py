@@ -130,7 +130,7 @@ def peer_card(sock: ssl.SSLSocket, ca_pem: bytes) -> Card:
     return card_of(ssl.DER_cert_to_PEM_cert(found).encode(), ca_pem)
 
 
-def reach(kit: Kit) -> socket.socket:
+def _reach(kit: Kit) -> socket.socket:
     """A plain connection to where the relay should be; else Unreachable."""
     place = f"{kit.host}:{kit.port}"
     try:
@@ -162,7 +162,7 @@ def reach(kit: Kit) -> socket.socket:
 
 def dial(kit: Kit, context: ssl.SSLContext) -> tuple[ssl.SSLSocket, Card]:
     """A connection to the relay of this federation, and its card; else Unreachable."""
-    place, sock = f"{kit.host}:{kit.port}", reach(kit)
+    place, sock = f"{kit.host}:{kit.port}", _reach(kit)
     try:
         wrapped = context.wrap_socket(sock, do_handshake_on_connect=False)
     except BaseException:
@@ -178,10 +178,17 @@ def dial(kit: Kit, context: ssl.SSLContext) -> tuple[ssl.SSLSocket, Card]:
         wrapped.close()
         if isinstance(error, ssl.SSLCertVerificationError):
             why = _doubt(kit) or _words(error)
-        elif isinstance(error, OSError):
-            why = rejection(kit, error) or _strange(error)
-        else:
+        elif isinstance(error, Refused):
             why = str(error)
+        elif not (why := rejection(kit, error)):
+            words = _words(error)
+            if isinstance(error, TimeoutError):
+                why = f"{error}: is it the relay that listens there?"
+            elif isinstance(error, ssl.SSLError):
+                why = f"what answers there speaks no TLS as a relay does ({words}): check host and port"
+            else:
+                hung = f"it hangs up during the handshake ({words})"
+                why = f"{hung}: check host and port, or try again later"
         raise Unreachable(f"{place}: {why}") from None
 
 
@@ -209,7 +216,7 @@ def _doubt(kit: Kit) -> str:
     context.verify_mode = ssl.CERT_NONE
     with (
         contextlib.suppress(OSError, Unreachable),
-        reach(kit) as sock,
+        _reach(kit) as sock,
         context.wrap_socket(sock, do_handshake_on_connect=False) as wrapped,
     ):
         shake(wrapped)
@@ -218,14 +225,6 @@ def _doubt(kit: Kit) -> str:
         except Refused as error:
             return str(error)
     return ""
-
-
-def _strange(error: OSError) -> str:
-    if isinstance(error, TimeoutError):
-        return f"{error}: is it the relay that listens there?"
-    if isinstance(error, ssl.SSLError):
-        return f"what answers there speaks no TLS as a relay does ({_words(error)}): check host and port"
-    return f"it hangs up during the handshake ({_words(error)}): check host and port, or try again later"
 
 
 def why_turned_away(error: BaseException) -> str:
