@@ -99,7 +99,7 @@ class Client(core.Client):
         y_all, names, said = goals_of(y, event, name, classes, task)
         censored = event is not None or task == "survival"
         check_rows(x_all, y_all, name, columns)
-        train, held, out = drawn(y_all, None if isinstance(test, tuple) else test, validation, seed, name)
+        train, held, out = _drawn(y_all, None if isinstance(test, tuple) else test, validation, seed, name)
         x_test, y_test = x_all[out], y_all[out]
         if isinstance(test, tuple):
             x_test, test_columns = inputs_of(test[0], name, features)
@@ -170,7 +170,7 @@ class Client(core.Client):
             columns, raw, y, seen = rows_of_frame(frame, target, event, leave_out, constants, scale, missing)
         y, names, said = goals_of(y, seen, name, classes, task, TABLE)
         check_rows(np.zeros((len(raw), 1)), y, name, ())
-        pools = [Arrays(raw[rows], y[rows]) for rows in drawn(y, test, validation, seed, name)]
+        pools = [Arrays(raw[rows], y[rows]) for rows in _drawn(y, test, validation, seed, name)]
         (way,) = TabularPrepare(columns, missing, scale, absent).fitted(pools[:1], [name])
         with naming_client(name):
             made, done = way(*pools)
@@ -244,7 +244,7 @@ def _has_classes(dataset: Any) -> bool:
     return False
 
 
-def drawn(
+def _drawn(
     y: Array, test: float | None, validation: float, seed: int, name: str
 ) -> tuple[Array, Array, Array]:
     """Numbers of the rows for training, validation and testing; with test=None none are for testing."""

@@ -105,7 +105,7 @@ def clients_from(
     data, owner = rows_from(tables, recipe=recipe, leave_out=leave_out, **given, **rules)
     shares: dict[str, Any] = {"test": test, "validation": validation}
     columns: dict[str, Any] = {"forbid": tuple(map(str, forbid)), "require": tuple(map(str, require))}
-    key, split = Key(seed).at("data"), Given(tuple(owner))
+    key, split = Key(seed).at("data"), _Given(tuple(owner))
     dealt = deal_clients(data, split, None, key, one_class=True, **shares, **columns)  # as the shell does
     of_all = (*data.notes, *dealt.chosen)  # what stands with each
     return [_with_notes(client, of_all, dealt.recipe) for client in dealt.clients]
@@ -175,7 +175,7 @@ def rows_from(
 
 
 @dataclass(frozen=True)
-class Given:
+class _Given:
     """A split that is known beforehand: one client for each name, in the order of names."""
 
     whose: tuple[str, ...]

@@ -75,7 +75,7 @@ def obtain(files: Sequence[PublishedFile], folders: Sequence[str], fetch: Fetch 
     target = store(folders[0])
     for file in missing:
         try:
-            download(file, target, fetch or http_fetch)
+            _download(file, target, fetch or http_fetch)
         except OSError as error:
             names = ", ".join(f.name for f in missing)
             raise BadData(
@@ -111,7 +111,7 @@ def _digest(path: Path, algorithm: str, size: int, changed: int) -> str:
     return f"{algorithm}:{found.hexdigest()}"
 
 
-def download(file: PublishedFile, folder: Path, fetch: Fetch) -> Path:
+def _download(file: PublishedFile, folder: Path, fetch: Fetch) -> Path:
     """Fetches under a temporary name, checks the sum, then renames; raises OSError if fetching fails."""
     fresh = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)

@@ -130,9 +130,9 @@ def forbidden_note(name: str, made: Sequence[str] = ()) -> str:
 # who records a column
 
 
-def unrecorded(data: Dataset, pools: Sequence[Arrays], require: Sequence[str]) -> tuple[str, ...]:
+def _unrecorded(data: Dataset, pools: Sequence[Arrays], require: Sequence[str]) -> tuple[str, ...]:
     """The required columns of which none of these rows has a value."""
-    return tuple(name for name in require if not any(known(_values_of(data, p, name)) for p in pools))
+    return tuple(name for name in require if not any(_known(_values_of(data, p, name)) for p in pools))
 
 
 def _values_of(data: Dataset, pool: Arrays, name: str) -> Array:
@@ -143,7 +143,7 @@ def _values_of(data: Dataset, pool: Arrays, name: str) -> Array:
     return np.asarray(pool.x[:, [plain(origin[0]) for origin in _origins(data)].index(plain(name))])
 
 
-def known(values: Array) -> bool:
+def _known(values: Array) -> bool:
     """Whether any is there: neither None nor NaN."""
     return any(value is not None and value == value for value in values.tolist())
 
@@ -157,7 +157,7 @@ def recording(
         pools = [data.train.take(np.flatnonzero(deal.owner == number))]
         if data.test is not None and published is not None:
             pools.append(data.test.take(np.flatnonzero(published.owner == number)))
-        lacks[name] = unrecorded(data, pools, require)
+        lacks[name] = _unrecorded(data, pools, require)
     kept = [i for i, name in enumerate(deal.names) if not lacks[name]]
     if len(kept) == len(deal.names):
         return deal, published, ()

@@ -225,7 +225,7 @@ def anew(clients: Sequence[Client], after: Callable[[Tensor], Tensor] | None) ->
     return _Anew(sources, after, f"every_epoch{called}")
 
 
-def same(a: Any, b: Any) -> bool:
+def _same(a: Any, b: Any) -> bool:
     """What is missing both times counts as the same: it is for others to refuse."""
     return np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f")
 
@@ -234,6 +234,6 @@ def is_random(dataset: Any, x: Any, y: Any) -> bool:
     """Whether the first rows come out otherwise when they are read once more."""
     for i in range(min(TWICE, len(x))):
         now_x, now_y = (np.asarray(part) for part in dataset[i])
-        if not (same(now_x, x[i]) and same(now_y, y[i])):
+        if not (_same(now_x, x[i]) and _same(now_y, y[i])):
             return True
     return False

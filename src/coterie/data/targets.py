@@ -37,34 +37,34 @@ FRACTIONS = "fractions"
 Kind = Literal["classes", "numbers", "either"]
 
 
-class Decision(NamedTuple):
+class _Decision(NamedTuple):
     kind: Kind
     why: str
 
 
-def kind_of_numbers(values: Collection[float], rows: int, labels: bool = False) -> Decision:
+def kind_of_numbers(values: Collection[float], rows: int, labels: bool = False) -> _Decision:
     """Of the different values that a target has in so many rows; `labels`: an array of integers, not a column
     of a table.
     """
     found = np.unique(np.asarray(list(values), dtype=np.float64))
     many = len(found)
     if not is_whole(found):
-        return Decision("numbers", FRACTIONS)
+        return _Decision("numbers", FRACTIONS)
     if many <= FEW:
-        return Decision("classes", f"{many} different whole numbers")
+        return _Decision("classes", f"{many} different whole numbers")
     why = f"{many} different whole numbers in {rows} rows"
     if not labels or rows < SEVERAL * many or found[0] < 0:
-        return Decision("numbers", why)
+        return _Decision("numbers", why)
     if found[0] == 0 and found[-1] == many - 1:
-        return Decision("classes", f"all whole numbers from 0 to {many - 1}")
-    return Decision("either", f"{why}, from {found[0]:g} to {found[-1]:g} with gaps")
+        return _Decision("classes", f"all whole numbers from 0 to {many - 1}")
+    return _Decision("either", f"{why}, from {found[0]:g} to {found[-1]:g} with gaps")
 
 
 def is_whole(found: npt.NDArray[np.float64]) -> bool:
     return bool((found == np.round(found)).all() and (np.abs(found) < 2**53).all())
 
 
-def said_of(what: str, decision: Decision) -> str:
+def said_of(what: str, decision: _Decision) -> str:
     """What was decided, and how to say otherwise."""
     if decision.kind == "classes":
         return (
@@ -114,7 +114,7 @@ PLAIN = {"integer": np.int64, "floating": np.float64, "mixed-integer-float": np.
 MOST_CLASSES = 2**16
 
 
-def targets_of(
+def _targets_of(
     y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto", source: Source = ARRAYS
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """Labels counted from 0, or numbers [sample]; the classes, if they have names; what is worth saying.
@@ -310,7 +310,7 @@ def goals_of(
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """Targets as `intake.targets_of` has them; with events, or of a survival, signed times."""
     if event is None and task != "survival":
-        return targets_of(y, name, classes, task, source)
+        return _targets_of(y, name, classes, task, source)
     whose = f"client {name!r}: "
     if classes is not None or task not in ("auto", "survival"):
         beside = "classes" if classes is not None else f"task={task!r}"
@@ -353,7 +353,7 @@ def signed(times: Array, events: Array, whose: str = "") -> Array:
 
 def _survival_targets(times: Any, events: Any, whose: str) -> Array:
     """Signed times of what a person gave; all that is wrong with them is said at once."""
-    t, e = numbers(times, "times", whose), numbers(events, "events", whose)
+    t, e = _numbers(times, "times", whose), _numbers(events, "events", whose)
     if len(t) != len(e):
         raise BadData(f"{whose}{len(t)} times but {len(e)} events: give one event, 0 or 1, for each time")
     said, seen = [], "1 where it was seen, 0 where the row was only watched until then"
@@ -371,7 +371,7 @@ def _survival_targets(times: Any, events: Any, whose: str) -> Array:
     return signed(t, e, whose)
 
 
-def numbers(values: Any, what: str, whose: str) -> Array:
+def _numbers(values: Any, what: str, whose: str) -> Array:
     """[row] as floats, NaN where missing; of anything else a refusal."""
     import pandas as pd  # only here: it takes a while to import
 

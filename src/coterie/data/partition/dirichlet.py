@@ -112,7 +112,7 @@ def log_gamma_draws(alpha: float, size: int, rng: np.random.Generator) -> Shares
     return np.log(rng.standard_gamma(alpha + 1, size)) + np.log1p(-rng.random(size)) / alpha
 
 
-def softmax(logs: Shares) -> Shares:
+def _softmax(logs: Shares) -> Shares:
     powers: Shares = np.exp(logs - logs.max())
     powers /= powers.sum()
     return powers
@@ -127,7 +127,7 @@ def draw(supply: Counts, clients: int, alpha: float, balance: bool, rng: np.rand
         has_its_part = counts.sum(axis=1) >= supply.sum() / clients
         if balance and not has_its_part.all():
             logs[has_its_part] = -np.inf
-        shares = softmax(logs)
+        shares = _softmax(logs)
         counts[:, c] = round_column(int(rows), shares, carry)
         carry += rows * shares - counts[:, c]
     return counts
@@ -206,8 +206,8 @@ class Quantity:
     def shares(self, clients: int, rng: np.random.Generator) -> Shares:
         """q [client], adding up to 1."""
         if self.law == "dirichlet":
-            return softmax(log_gamma_draws(self.alpha, clients, rng))
-        return softmax(-self.alpha * np.log(np.arange(1, clients + 1, dtype=np.float64)))
+            return _softmax(log_gamma_draws(self.alpha, clients, rng))
+        return _softmax(-self.alpha * np.log(np.arange(1, clients + 1, dtype=np.float64)))
 
 
 def at_least(shares: Shares, least: float) -> tuple[Shares, int]:

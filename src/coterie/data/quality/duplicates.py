@@ -27,7 +27,7 @@ COARSE = 0.001  # pairs expected, above which a table is so coarse that copies m
 
 def check(rows: SiteRows) -> list[Finding]:
     groups = defaultdict[bytes, list[int]](list)
-    for i, key in enumerate(keys(rows)):
+    for i, key in enumerate(_keys(rows)):
         groups[key].append(i)
     chance, pairs = expected(rows, rows), sum(math.comb(len(g), 2) for g in groups.values())
     if not pairs or not remarkable(pairs, chance):
@@ -43,7 +43,7 @@ def check(rows: SiteRows) -> list[Finding]:
 
 def across(sites: Sequence[SiteRows]) -> list[Finding]:
     """Between sites whose rows are all at hand; said of the later one."""
-    found, known = list[Finding](), [(rows, keys(rows)) for rows in sites]
+    found, known = list[Finding](), [(rows, _keys(rows)) for rows in sites]
     for i, (rows, mine) in enumerate(known):
         for other, theirs in known[:i]:
             there, chance = set(theirs), expected(rows, other)
@@ -67,7 +67,7 @@ def _finding(
     return Finding(rows.site, "", "duplicates", severity, many, many / len(rows), *words)
 
 
-def keys(rows: SiteRows) -> list[bytes]:
+def _keys(rows: SiteRows) -> list[bytes]:
     """Each row in one piece; all gaps are the same gap, and 0 is -0."""
     table = np.column_stack([rows.raw, np.asarray(rows.y, dtype=np.float64)]) + 0.0
     table = np.ascontiguousarray(np.where(np.isnan(table), np.nan, table))

@@ -68,17 +68,17 @@ class Match:
 @cache
 def shipped() -> Ranges:
     text = files("coterie.data.quality").joinpath(SHIPPED).read_text(encoding="utf-8")
-    return named(_ranges_of(tomllib.loads(text), SHIPPED))
+    return _named(_ranges_of(tomllib.loads(text), SHIPPED))
 
 
 def read_ranges(path: str | Path | None) -> Ranges:
     """Coterie's own, and a user's beside and before them."""
     if path is None:
         return shipped()
-    return {**shipped(), **named(_ranges_of(read_given_toml(path), str(path)))}
+    return {**shipped(), **_named(_ranges_of(read_given_toml(path), str(path)))}
 
 
-def named(ranges: Sequence[Range]) -> dict[str, Range]:
+def _named(ranges: Sequence[Range]) -> dict[str, Range]:
     return {loose(word): r for r in ranges for word in (*r.words, r.name)}
 
 

@@ -99,7 +99,7 @@ def told_unit(column: Column | ColumnSketch) -> str:
 # some rows of a site
 
 
-class Mixture(NamedTuple):
+class _Mixture(NamedTuple):
     """Which rows are in the other unit, and how well that fits."""
 
     which: np.ndarray
@@ -116,7 +116,7 @@ def check(rows: SiteRows, ranges: Ranges) -> list[Finding]:
     return found
 
 
-def mixture(values: Values, known: Known) -> Mixture | None:
+def mixture(values: Values, known: Known) -> _Mixture | None:
     """The rows that are in `known.there` among rows in `known.here`, if that is what the values look like.
 
     Centre and spread are robust and those of the rows as they are taken at present; whoever is nearer to the
@@ -130,13 +130,13 @@ def mixture(values: Values, known: Known) -> Mixture | None:
     other = np.zeros(len(here), dtype=bool)
     for _ in range(ROUNDS):
         taken = np.where(other, there, here)
-        centre, spread = robust(taken)
+        centre, spread = _robust(taken)
         now = np.abs(there - centre) < np.abs(here - centre)
         if now.mean() > 0.5 or (now == other).all():
             break
         other = now
     taken = np.where(other, there, here)
-    centre, spread = robust(taken)
+    centre, spread = _robust(taken)
     if not spread or other.mean() > 0.5:
         return None
     z_here, z_there = np.abs(here - centre) / spread, np.abs(there - centre) / spread
@@ -153,7 +153,7 @@ def mixture(values: Values, known: Known) -> Mixture | None:
         return None
     which = np.zeros(len(values), dtype=bool)
     which[np.flatnonzero(usable)[listed]] = True
-    return Mixture(which, known, spread / shift)
+    return _Mixture(which, known, spread / shift)
 
 
 def valley(distances: Values, shift: float) -> bool:
@@ -162,13 +162,13 @@ def valley(distances: Values, shift: float) -> bool:
     return there >= FEWEST_ROWS and halfway <= SHALLOW * there
 
 
-def robust(values: Values) -> tuple[float, float]:
+def _robust(values: Values) -> tuple[float, float]:
     """Median, and the deviation of a normal distribution with that distance between its quartiles."""
     low, centre, high = np.quantile(values, [0.25, 0.5, 0.75])
     return float(centre), float(high - low) / 1.349
 
 
-def _mixed(rows: SiteRows, column: Column, values: Values, found: Mixture) -> Finding:
+def _mixed(rows: SiteRows, column: Column, values: Values, found: _Mixture) -> Finding:
     many, known = int(found.which.sum()), int((~np.isnan(values)).sum())
     odd, rest = np.median(values[found.which]), np.median(values[~found.which & ~np.isnan(values)])
     units = {"there": found.by.there, "here": found.by.here}
@@ -190,7 +190,7 @@ def across(sketches: Sequence[Sketch], ranges: Ranges) -> list[Finding]:
         for site, own in sites.items():
             others, unit = [c for s, c in sites.items() if s != site], told_unit(own)
             known = [k for k in candidates(own, ranges) if unit in ("", k.here)]
-            if fits := [(f, k) for k in known if (f := fit(own, others, k, ranges)) is not None]:
+            if fits := [(f, k) for k in known if (f := _fit_of(own, others, k, ranges)) is not None]:
                 odd[site] = min(fits, key=lambda pair: pair[0].after)
         if len(odd) == len(sites) == 2:
             odd = {s: pair for s, pair in odd.items() if pair[0].implausible} or odd
@@ -210,7 +210,7 @@ class _Fit(NamedTuple):
     implausible: bool
 
 
-def fit(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges: Ranges) -> _Fit | None:
+def _fit_of(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges: Ranges) -> _Fit | None:
     """How a site lies to the others, or to plausible bounds; None unless it fits much better converted."""
     scale, quantiles = scale_of(known.by), np.array(own.quantiles)
     table = np.array([c.quantiles for c in others])

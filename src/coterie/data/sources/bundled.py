@@ -35,7 +35,7 @@ def inside(path: str) -> Path:
     return Path(folder) / path
 
 
-def read_table(name: str, shape: tuple[int, int], delimiter: str | None = None, skip: int = 0) -> Array:
+def _read_table(name: str, shape: tuple[int, int], delimiter: str | None = None, skip: int = 0) -> Array:
     """The numbers [row, column] of one of the files behind scikit-learn's own loaders; another shape than the
     known one is refused.
     """
@@ -75,7 +75,7 @@ class Digits(AtHand):
     licence: ClassVar[str] = "CC BY 4.0"
 
     def load(self) -> Dataset:
-        table = read_table("digits.csv.gz", (1797, 65), ",")
+        table = _read_table("digits.csv.gz", (1797, 65), ",")
         x = (table[:, :-1].reshape(-1, 1, 8, 8) / 16).astype(np.float32)
         return Dataset(
             name="digits",
@@ -104,7 +104,7 @@ class BreastCancer(AtHand):
     licence: ClassVar[str] = "CC BY 4.0"
 
     def load(self) -> Dataset:
-        table = read_table("breast_cancer.csv", (569, 31), ",", skip=1)
+        table = _read_table("breast_cancer.csv", (569, 31), ",", skip=1)
         x, y = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
         prepare = TabularPrepare(numbers(OF_TUMOURS))
         return Dataset(
@@ -137,8 +137,8 @@ class Diabetes(AtHand):
     licence: ClassVar[str] = "none stated; comes with scikit-learn (BSD 3-Clause)"
 
     def load(self) -> Dataset:
-        x = read_table("diabetes_data_raw.csv.gz", (442, 10))
-        y = read_table("diabetes_target.csv.gz", (442, 1))[:, 0]
+        x = _read_table("diabetes_data_raw.csv.gz", (442, 10))
+        y = _read_table("diabetes_target.csv.gz", (442, 1))[:, 0]
         prepare = TabularPrepare(numbers(OF_DIABETES))
         units = (
             f"target in its own units: {y.min():g} to {y.max():g}; always predicting the mean of all rows, "

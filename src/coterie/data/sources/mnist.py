@@ -25,7 +25,7 @@ from coterie.data.sources.base import SOURCES, Natural, Normalise, Published
 UNSIGNED_BYTE = 8
 
 
-def four_files(base: str, md5: Sequence[str]) -> tuple[PublishedFile, ...]:
+def _four_files(base: str, md5: Sequence[str]) -> tuple[PublishedFile, ...]:
     """Training images, training labels, test images, test labels, as MNIST and its look-alikes name them."""
     names = [
         f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
@@ -51,7 +51,7 @@ def read_idx(path: Path) -> Array:
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
-def read_pool(images: Path, labels: Path) -> Arrays:
+def _read_pool(images: Path, labels: Path) -> Arrays:
     """Grey pictures [n, 1, height, width] as bytes, with their labels."""
     x, y = read_idx(images), read_idx(labels)
     if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
@@ -61,7 +61,7 @@ def read_pool(images: Path, labels: Path) -> Arrays:
     return Arrays(x[:, None], y.astype(np.int64))
 
 
-FILES = four_files(
+FILES = _four_files(
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     (
         "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -96,15 +96,15 @@ class Mnist(Published):
         return Dataset(
             name="mnist",
             task="classification",
-            train=read_pool(*paths[:2]),
-            test=read_pool(*paths[2:]),
+            train=_read_pool(*paths[:2]),
+            test=_read_pool(*paths[2:]),
             classes=tuple("0123456789"),
             prepare=Normalise((0.1307,), (0.3081,)),
             citation=self.citation,
         )
 
 
-FASHION_FILES = four_files(
+FASHION_FILES = _four_files(
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     (
         "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -141,8 +141,8 @@ class FashionMnist(Published):
         return Dataset(
             name="fashion-mnist",
             task="classification",
-            train=read_pool(*paths[:2]),
-            test=read_pool(*paths[2:]),
+            train=_read_pool(*paths[:2]),
+            test=_read_pool(*paths[2:]),
             classes=CLOTHES,
             prepare=Normalise((0.2860,), (0.3530,)),
             citation=self.citation,

@@ -79,12 +79,12 @@ def draft_rule(group: Group, profiles: Profiles, sites: Sequence[str], task: str
     """`profiles` by site, of those that have the column; `task` for the target: auto or what it shall be."""
     profiles = told_by_others(profiles)
     apart = _odd_sites(profiles)
-    pooled = together(group.name, [profiles[s] for s in profiles if s not in apart])
+    pooled = _together(group.name, [profiles[s] for s in profiles if s not in apart])
     kind = _target_kind(pooled, task) if task else _common_kind(pooled, profiles)
     draft, of = Draft(group, profiles, pooled, kind), KINDS[kind]
     of.propose(draft)
-    names(draft, sites)
-    missing(draft)
+    _names(draft, sites)
+    _missing(draft)
     alike = [f for f in (pooled, *profiles.values()) if f.kind == kind]
     if (doubt := next((f.doubt for f in alike if f.doubt), "")) and not task:
         draft.asks.append(doubt)
@@ -106,7 +106,7 @@ def draft_rule(group: Group, profiles: Profiles, sites: Sequence[str], task: str
     return draft.done(sites)
 
 
-def together(name: str, profiles: Sequence[Profile]) -> Profile:
+def _together(name: str, profiles: Sequence[Profile]) -> Profile:
     """What all sites' cells look like as one column."""
     if len(profiles) == 1 and profiles[0].writing == USUAL:
         return profiles[0]
@@ -170,7 +170,7 @@ def _sort(found: Profile) -> str:
     return "number" if found.numeric or found.kind == "number" else "text"
 
 
-def names(draft: Draft, sites: Sequence[str]) -> None:
+def _names(draft: Draft, sites: Sequence[str]) -> None:
     """What sites call it, and who lacks it."""
     group = draft.group
     for site in sites:
@@ -183,7 +183,7 @@ def names(draft: Draft, sites: Sequence[str]) -> None:
         draft.asks.append(f"is {group.headers[site]!r} of {site} the same as {group.name!r} of others?")
 
 
-def missing(draft: Draft) -> None:
+def _missing(draft: Draft) -> None:
     """Words for a missing value: for all where no site has them as a value."""
     profiles = draft.profiles
     if not draft.rule.read:
@@ -219,7 +219,7 @@ def _ask_codes(draft: Draft, profiles: Profiles, target: bool) -> None:
         sites.setdefault(frozenset(found), []).append(site)
     usual = max(sites, key=lambda v: sum(counts[s].total() for s in sites[v]), default=frozenset[str]())
     theirs = [counts[s] for s in sites.get(usual, ())]
-    odd = [v for v in sites if v != usual and differ(theirs, counts, sites[v], target)]
+    odd = [v for v in sites if v != usual and _differ(theirs, counts, sites[v], target)]
     if odd:
         told = "; ".join(f"{', '.join(_in_order(v))} at {', '.join(sites[v])}" for v in (usual, *odd))
         where = ", ".join(f"at.{s}.spellings" for v in odd for s in sites[v])
@@ -230,7 +230,7 @@ def _ask_codes(draft: Draft, profiles: Profiles, target: bool) -> None:
         )
 
 
-def differ(
+def _differ(
     usual: Sequence[Counter[str]], counts: Mapping[str, Counter[str]], sites: Sequence[str], target: bool
 ) -> bool:
     """Whether neither these sites nor the usual ones have all of the others' values, and not by chance."""

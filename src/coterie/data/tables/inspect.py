@@ -287,7 +287,7 @@ def _find_leaks(
         if draft.name in (recipe.target, recipe.event) or draft.kind in ("empty", "constant"):
             continue
         x = made[:, place[draft.name]][labelled] if draft.name in place else None
-        has = filled(draft, tables)[labelled]
+        has = _filled(draft, tables)[labelled]
         if word := known_afterwards(draft.name):
             why = f"its name ({word}) is that of something known only afterwards"
         else:
@@ -321,7 +321,7 @@ def _people_in_rows(recipe: Recipe, drafts: Sequence[Draft], tables: Mapping[str
     return by_site(found)
 
 
-def filled(draft: Draft, tables: Mapping[str, Table]) -> Array:
+def _filled(draft: Draft, tables: Mapping[str, Table]) -> Array:
     """[row of all tables] whether a column has a value there."""
     found = []
     for site, table in tables.items():

@@ -91,7 +91,7 @@ def class_goal(y: Array, names: Sequence[str], most: int = MOST_ROWS) -> Goal:
     things = [said("check.leaks.target")]
     if len(names) > 2:
         things = [said("check.leaks.that_target", label=names[label]) for label in labels]
-    return Goal("AUC", rows, hits, tuple(things), halves(y[rows], draw))
+    return Goal("AUC", rows, hits, tuple(things), _halves(y[rows], draw))
 
 
 def number_goal(y: Array, most: int = MOST_ROWS) -> Goal:
@@ -99,10 +99,10 @@ def number_goal(y: Array, most: int = MOST_ROWS) -> Goal:
     draw = np.random.default_rng(0)
     rows = np.sort(draw.permutation(len(y))[:most])
     both = np.column_stack([y[rows], ranks(y[rows])])
-    return Goal("R²", rows, both, (said("check.leaks.target"),) * 2, halves(y[rows], draw))
+    return Goal("R²", rows, both, (said("check.leaks.target"),) * 2, _halves(y[rows], draw))
 
 
-def halves(y: Array, draw: np.random.Generator) -> Array:
+def _halves(y: Array, draw: np.random.Generator) -> Array:
     """[row] of which half it is: every other one of rows in the order of y."""
     half = np.zeros(len(y), dtype=bool)
     half[np.lexsort((draw.random(len(y)), y))[::2]] = True
@@ -120,10 +120,10 @@ def scores(x: Array, goal: Goal, category: bool = False) -> list[Score]:
     if known.all():
         return found
     with_gaps = _scores(np.where(known, x, -np.inf), goal, np.ones(len(x), dtype=bool), category)
-    return [better(a, b) for a, b in zip(found, with_gaps, strict=True)]
+    return [_better(a, b) for a, b in zip(found, with_gaps, strict=True)]
 
 
-def better(a: Score, b: Score) -> Score:
+def _better(a: Score, b: Score) -> Score:
     return b if math.isnan(a.value) or b.value > a.value else a
 
 
@@ -135,7 +135,7 @@ def _scores(x: Array, goal: Goal, where: Array, category: bool) -> list[Score]:
     if len(x) >= FEWEST and len(values) > 1:
         if not category:  # a value of few rows may be one patient's, and would tell its other rows
             half = np.where(counts[inverse] < ENOUGH, half[first][inverse], half)
-        told = _by_neighbours(inverse, y, half, category, aucs if goal.measure == "AUC" else _explained)
+        told = _by_neighbours(inverse, y, half, category, _aucs if goal.measure == "AUC" else _explained)
         if not category:
             exact = _in_order((np.cumsum(counts) - (counts - 1) / 2)[inverse], y, goal.measure)
             told = np.where(told > exact + AS_GOOD, told, exact)
@@ -159,16 +159,16 @@ def _by_neighbours(
     """[thing] how well each half of the rows is guessed by the other; where the first half is not guessed
     well, the second would not change that.
     """
-    guess = neighbours(x, y, half, category)
+    guess = _neighbours(x, y, half, category)
     told = figure(guess, y[half])
     if not np.any(told > HOPELESS):
         return told
     both = np.empty_like(y)
-    both[half], both[~half] = guess, neighbours(x, y, ~half, category)
+    both[half], both[~half] = guess, _neighbours(x, y, ~half, category)
     return figure(both, y)
 
 
-def neighbours(x: Array, y: Array, here: Array, category: bool) -> Array:
+def _neighbours(x: Array, y: Array, here: Array, category: bool) -> Array:
     """[row of here, thing] the mean of y over the other rows with the same value, drawn a little to that of
     all; where these are few and values have an order, over the nearest rows too.
     """
@@ -193,7 +193,7 @@ def auc(score: Array, hit: Array) -> float:
     return float(_auc_of_ranks(ranks(score), hit[:, None].astype(np.float64))[0])
 
 
-def aucs(score: Array, hits: Array) -> Array:
+def _aucs(score: Array, hits: Array) -> Array:
     """[thing] of scores and hits [row, thing]."""
     return np.array([_auc_of_ranks(ranks(s), h[:, None])[0] for s, h in zip(score.T, hits.T, strict=True)])
 

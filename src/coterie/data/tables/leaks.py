@@ -150,7 +150,7 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class _Place:
     """Rows that are looked at together: those of all sites, or of one; with what there is to tell of them."""
 
     site: str
@@ -161,11 +161,11 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class _Places:
     """All rows, and the rows of sites by themselves; `whose` [row] says which site's each is."""
 
-    everywhere: Place
-    sites: tuple[Place, ...]
+    everywhere: _Place
+    sites: tuple[_Place, ...]
     whose: Array
 
     def having(self, filled: Array) -> Array:
@@ -184,7 +184,7 @@ class Places:
 
 def places(
     target: Target, whose: Array, sites: Sequence[str], columns: int, people: Array | None = None
-) -> Places:
+) -> _Places:
     """Rows that `whose` gives to sites by their number. Where there are several, those with rows enough are
     looked at by themselves; of many, the largest. `people` [row] tells who each is about: rows
     that repeat a person, which say no more, are left out.
@@ -197,14 +197,14 @@ def places(
     most = 1_000_000 // (max(columns, 1) * max(len(target.names), 1))
     most = min(max(most, 10 * FEWEST), MOST_ROWS)
 
-    def place(site: str, rows: Array) -> Place:
+    def place(site: str, rows: Array) -> _Place:
         labels = None if target.labels is None else target.labels[rows]
-        return Place(site, rows, target.goals(rows, most), labels, target.names)
+        return _Place(site, rows, target.goals(rows, most), labels, target.names)
 
     own = [(name, own_rows[whose[own_rows] == i]) for i, name in enumerate(sites)] if len(sites) > 1 else []
     own = sorted((o for o in own if len(o[1]) >= FEWEST), key=lambda o: -len(o[1]))
     by_site = tuple(place(*o) for o in own[: max(LOOKS // max(columns, 1), 1)])
-    return Places(place("", own_rows), by_site, whose)
+    return _Places(place("", own_rows), by_site, whose)
 
 
 def by_site(people: Sequence[Array]) -> Array:
@@ -242,7 +242,7 @@ def leak_of(
     name: str,
     x: Array | None,
     filled: Array,
-    found: Places,
+    found: _Places,
     category: bool = False,
     text: Text = number_text,
 ) -> Leak | None:
@@ -279,7 +279,7 @@ def leak_of(
 
 
 def _column_scores(
-    x: Array, has: Array, varied: Array, place: Place, category: bool, text: Text = number_text
+    x: Array, has: Array, varied: Array, place: _Place, category: bool, text: Text = number_text
 ) -> list[_ColumnScore]:
     """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
     or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
@@ -302,7 +302,7 @@ def _column_scores(
 
 
 def _value_leaks(
-    name: str, x: Array, has: Array, place: Place, category: bool, text: Text, most: float
+    name: str, x: Array, has: Array, place: _Place, category: bool, text: Text, most: float
 ) -> list[Leak]:
     """Values that rows of one class hold alone, or that are cuts of a number."""
     here = has[place.rows]
@@ -319,7 +319,7 @@ def _value_leaks(
     return leaks[:1]
 
 
-def _gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -> list[Leak]:
+def _gap_leaks(name: str, filled: Array, has: Array, place: _Place, most: float) -> list[Leak]:
     """Whether it is filled in tells the class, or the event: in rows of one alone it is, or is not; or nearly
     so in all rows.
     """

@@ -24,7 +24,7 @@ OTHER: dict[str, Thousands] = {".": ",", ",": "."}
 NAMES = {".": "point", ",": "comma"}
 
 
-class Marks(NamedTuple):
+class _Marks(NamedTuple):
     """What one cell proves: its decimal mark, its mark of thousands; or a mark that may be either."""
 
     decimal: str = ""
@@ -53,21 +53,21 @@ USUAL = Writing()
 
 
 @functools.lru_cache(MANY)
-def marks_of(cell: Cell) -> Marks:
+def marks_of(cell: Cell) -> _Marks:
     if not isinstance(cell, str) or (body := body_of(cell)) is None:
-        return Marks()
+        return _Marks()
     kinds = [m for m in ".," if m in body]
     if len(kinds) == 2:
         last = max(kinds, key=body.rfind)
-        return Marks(last, OTHER[last]) if number_of(cell, "either") is not None else Marks()
+        return _Marks(last, OTHER[last]) if number_of(cell, "either") is not None else _Marks()
     if not kinds or number_of(cell, "either") is None:
-        return Marks()
+        return _Marks()
     (mark,) = kinds
     if body.count(mark) > 1:
-        return Marks(thousands=mark)
+        return _Marks(thousands=mark)
     whole = not re.search(r"[' e]", cell, re.IGNORECASE)
     group = re.fullmatch(rf"[1-9]\d{{0,2}}{re.escape(mark)}\d{{3}}", body)  # 1,003 but not 0,003 or 1234,567
-    return Marks(doubtful=mark) if whole and group else Marks(mark)
+    return _Marks(doubtful=mark) if whole and group else _Marks(mark)
 
 
 def proves_point(cells: Iterable[Cell]) -> bool:
@@ -115,7 +115,7 @@ def writing_of(cells: Iterable[Cell], commas: bool = False) -> Writing:
         return Writing(usual, other)
     if near == "decimal":
         return _in_two_ways(texts, proofs)
-    return Writing(usual, other, str(doubtful[other][0]), question(doubtful[other][0], True))
+    return Writing(usual, other, str(doubtful[other][0]), _question(doubtful[other][0], True))
 
 
 def _by_level(doubtful: dict[str, list[Cell]], sure: Sequence[float], commas: bool) -> Writing:
@@ -128,14 +128,14 @@ def _by_level(doubtful: dict[str, list[Cell]], sure: Sequence[float], commas: bo
         if not near and commas and mark == ",":
             return Writing(",", "", str(cells[0]))
         if near == "thousands" or (not near and (mark == "," or commas)):
-            ask = question(cells[0], True) if near else ""
+            ask = _question(cells[0], True) if near else ""
             return Writing(decimal, divides, str(cells[0]), ask)  # type: ignore[arg-type]
         if mark == ",":
-            return Writing(",", "", str(cells[0]), question(cells[0], False))
+            return Writing(",", "", str(cells[0]), _question(cells[0], False))
     return Writing()
 
 
-def _in_two_ways(cells: Sequence[Cell], proofs: dict[Cell, Marks]) -> Writing:
+def _in_two_ways(cells: Sequence[Cell], proofs: dict[Cell, _Marks]) -> Writing:
     """A column that contradicts itself: either mark is a decimal one, and that is asked. Cells of doubt that
     would be far from all others so are thousands.
     """
@@ -150,11 +150,11 @@ def _in_two_ways(cells: Sequence[Cell], proofs: dict[Cell, Marks]) -> Writing:
         return Writing("either", ask=ask)
     sure = [v for c in cells if not proofs[c].doubtful and (v := number_of(c, "either")) is not None]
     thousands = _nearer(doubtful, sure) == "thousands"
-    ask += f"; {question(next((c for c in example.values() if c in doubtful), doubtful[0]), thousands)}"
+    ask += f"; {_question(next((c for c in example.values() if c in doubtful), doubtful[0]), thousands)}"
     return Writing("either", "", doubtful[0], ask, frozenset(doubtful if thousands else ()))
 
 
-def question(cell: Cell, thousands: bool) -> str:
+def _question(cell: Cell, thousands: bool) -> str:
     """About a cell that is read as thousands, or with a decimal mark."""
     both = two_readings(cell)
     assert both is not None

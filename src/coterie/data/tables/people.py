@@ -92,7 +92,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Feature:
+class _Feature:
     """A column of one site beside which others are held: [row] numbers, NaN where missing; of a `quantity`,
     else of codes.
     """
@@ -115,7 +115,7 @@ class Feature:
         return np.asarray(np.abs(self.values[one] - self.values[other]))
 
     @cached_property
-    def widened(self) -> Feature:
+    def widened(self) -> _Feature:
         """The same column, with what a third of any two rows differ by as its slack."""
         slack = float(np.quantile(self.apart_by_chance, NEAR))
         return replace(self, slack=slack, wide=True)
@@ -165,30 +165,30 @@ class Site:
         return self._codes[name]
 
     @cached_property
-    def features(self) -> list[Feature]:
+    def features(self) -> list[_Feature]:
         """Columns that persons keep, and others that they may: of few values, dates, or numbers."""
         made = (f for name in self.headers if (f := self.feature(name)) is not None)
         known = [f for f in made if not np.isnan(f.values).all()]
         return known + [f.widened for f in known if f.slack > 0]
 
-    def feature(self, name: str) -> Feature | None:
+    def feature(self, name: str) -> _Feature | None:
         found = self.profiles[self.headers[name]]
         different = found.values.different(FEW_VALUES)
         sex = names_sex(name) and different <= SEX_VALUES
         if names_age(name) and found.kind == "number" and found.numeric:
-            return Feature(name, self.numbers(name), YEARS, True, True)
+            return _Feature(name, self.numbers(name), YEARS, True, True)
         if names_birth(name) and found.numeric:
-            return Feature(name, self.numbers(name), 0.0, True, True)
+            return _Feature(name, self.numbers(name), 0.0, True, True)
         if sex or (different == 2 and {same(c) for c in found.values} <= SEXES) or names_birth(name):
-            return Feature(name, self.known_codes(name), 0.0, True)
+            return _Feature(name, self.known_codes(name), 0.0, True)
         if names_place(name):
             return None
         if found.kind == "number" and different > FEW_VALUES:
             numbers = self.numbers(name)
             low, high = np.nanquantile(numbers, [0.05, 0.95])
-            return Feature(name, numbers, NARROW * float(high - low), False, True)
+            return _Feature(name, numbers, NARROW * float(high - low), False, True)
         few = 2 <= different <= FEW_VALUES or found.kind == "date"
-        return Feature(name, self.known_codes(name), 0.0, False) if few else None
+        return _Feature(name, self.known_codes(name), 0.0, False) if few else None
 
     def known_codes(self, name: str) -> Array:
         """[row] the same, NaN where missing."""
@@ -243,7 +243,7 @@ def _pairs_of(codes: Array) -> Pairs:
     return order[:-1][again], order[1:][again]
 
 
-def joint(sites: Sequence[Array]) -> Array:
+def _joint(sites: Sequence[Array]) -> Array:
     """[row] a number for each combination of values, -1 where one is missing."""
     codes, *others = sites
     for other in others:
@@ -322,7 +322,7 @@ def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: boo
     for site, here in sites.items():
         if not all(c in here.headers for c in columns):
             continue
-        codes = joint([here.codes(c) for c in columns])
+        codes = _joint([here.codes(c) for c in columns])
         pairs, beside = _pairs_of(codes), here.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
         kept = _kept_at(here, columns, pairs, beside)
         alone = Evidence(tuple(columns), 0, 0, 0, tuple(kept))
@@ -362,7 +362,7 @@ def _added(parts: Sequence[Kept]) -> Kept:
 def determines(one: str, other: str, sites: Mapping[str, Site]) -> bool:
     """Whether a value of one column always goes with one of the other."""
     return all(
-        len(np.unique(joint([s.codes(one), s.codes(other)]))) <= len(np.unique(s.codes(one))) + 1
+        len(np.unique(_joint([s.codes(one), s.codes(other)]))) <= len(np.unique(s.codes(one))) + 1
         for s in sites.values()
         if one in s.headers and other in s.headers
     )

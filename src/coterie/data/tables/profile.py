@@ -159,10 +159,10 @@ def matched(
                 groups.append(Group(shown, {site: header}))
             else:
                 group.headers[site] = header
-    return joined(groups, profiles)
+    return _joined(groups, profiles)
 
 
-def joined(groups: list[Group], profiles: Mapping[str, Profiles]) -> list[Group]:
+def _joined(groups: list[Group], profiles: Mapping[str, Profiles]) -> list[Group]:
     """Groups that no site has both of, and whose names are akin, the most likely first."""
     pairs = itertools.combinations(range(len(groups)), 2)
     alike = [(_likeness(groups[i].name, groups[j].name), i, j) for i, j in pairs]

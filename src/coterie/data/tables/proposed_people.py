@@ -63,11 +63,11 @@ def find_people(
     draft = {d.name: d for d in drafts if d.name not in goals}
     headers = {s: {d.name: d.group.headers[s] for d in drafts if s in d.group.headers} for s in tables}
     sites = {s: Site(t, headers[s], profiles[s]) for s, t in tables.items()}
-    found = _ordered(proposals(draft, sites), sites)
+    found = _ordered(_proposals(draft, sites), sites)
     having = {s: [p for p in found if set(p.columns) <= here.headers.keys()] for s, here in sites.items()}
     people = [p for p in found if any(mine[:1] == [p] for mine in having.values())]
     for proposal in people:
-        propose(proposal, draft, sites)
+        _propose(proposal, draft, sites)
         others = [s for s, mine in having.items() if proposal in mine[1:]]
         for site, name in itertools.product({*others, *proposal.evidence.against}, proposal.columns):
             rule = draft[name].rule  # not looked at where it tells something else
@@ -88,7 +88,7 @@ def find_people(
     return tuple(n for n in draft if any(n in p.columns for p in people))
 
 
-def proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_Proposal]:
+def _proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_Proposal]:
     """All columns that tell persons, by name or by structure; pairs of columns where no single one does."""
     found = []
     for name, m in draft.items():
@@ -125,7 +125,7 @@ def _ordered(found: Sequence[_Proposal], sites: Mapping[str, Site]) -> list[_Pro
     return [*named, *best, *(p for p in others if p not in best)]
 
 
-def propose(proposal: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> None:
+def _propose(proposal: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> None:
     evidence, columns = proposal.evidence, proposal.columns
     first = draft[columns[0]]
     if proposal.by_name:
@@ -140,7 +140,7 @@ def propose(proposal: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str,
         words = ", ".join(f'"{c}"' for c in columns)
         first.asks.append(
             f"does it {together}tell who a row is about? {evidence.in_words()}. Proposed: "
-            f"patient = [{words}], no input; if not, take it out of patient and write use = {back(first)}"
+            f"patient = [{words}], no input; if not, take it out of patient and write use = {_back(first)}"
         )
     for name in columns:
         m = draft[name]
@@ -170,7 +170,7 @@ def _at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]
     return (len(shared), sorted(where)) if one_person else (0, [])
 
 
-def back(draft: Draft) -> str:
+def _back(draft: Draft) -> str:
     """What a column is used as again."""
     return '"number"' if draft.pooled.numeric else '"category", with values'
 
@@ -185,7 +185,7 @@ def _leave_out_finer(
         return
     m.asks.append(
         f"does it tell visits or cases? {proposal.evidence.in_words()}, and each is of one {who!r} only. "
-        f"It is left out; to use it, write use = {back(m)}"
+        f"It is left out; to use it, write use = {_back(m)}"
     )
     m.kind, m.rule = "identifier", replace(m.rule, use="leave-out")
 
@@ -197,4 +197,4 @@ def say_left_out(drafts: Sequence[Draft]) -> None:
         noun = KINDS[m.kind].noun if m.kind in KINDS else ""  # "likely leak" and "person" are no kinds
         if noun and not m.rule.read and not told:
             why = m.rule.why[0].partition(": ")[2]
-            m.says.append(f"left out as {noun} ({why}); to use it, write use = {back(m)}")
+            m.says.append(f"left out as {noun} ({why}); to use it, write use = {_back(m)}")

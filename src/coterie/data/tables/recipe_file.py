@@ -90,7 +90,7 @@ def write_recipe(path: str | Path, recipe: Recipe) -> None:
 
 def recipe_of(table: Mapping[str, Any], where: str = "recipe") -> Recipe:
     """The inverse of `Recipe.table`; whatever does not belong is refused, all at once."""
-    reader = Reader(where)
+    reader = _Reader(where)
     recipe = reader.recipe(table)
     if reader.troubles:
         raise Several(reader.troubles)
@@ -102,46 +102,46 @@ def recipe_text(recipe: Recipe) -> str:
     uses = sorted((k for k in KINDS.values() if k.about), key=lambda k: k.place)
     lines = [ABOUT.replace("{uses}", ", ".join([*(k.about for k in uses), "leave-out"]))]
     for key in ("target", *(["event"] if recipe.event else []), *HEAD):
-        lines += [f"# {line}" for line in wrapped(HEAD_WHY[key])]
-        lines += [f"{key} = {toml(table[key])}", ""]
+        lines += [f"# {line}" for line in _wrapped(HEAD_WHY[key])]
+        lines += [f"{key} = {_toml(table[key])}", ""]
     if recipe.patient:
-        lines += [f"# {PATIENT_WHY}", f"patient = {toml(list(recipe.patient))}", ""]
+        lines += [f"# {PATIENT_WHY}", f"patient = {_toml(list(recipe.patient))}", ""]
     if recipe.encodings:
-        lines += [f"# {line}" for line in wrapped(ENCODING_WHY)]
-        lines += [f"encoding = {toml(table['encoding'])}", ""]
+        lines += [f"# {line}" for line in _wrapped(ENCODING_WHY)]
+        lines += [f"encoding = {_toml(table['encoding'])}", ""]
     if recipe.file:
         lines += ["# one file, whose rows are told apart by a column"]
-        lines += [f"file = {toml(recipe.file)}", ""]
+        lines += [f"file = {_toml(recipe.file)}", ""]
     if recipe.site:
-        lines += ["# the column that says whose a row is", f"site = {toml(recipe.site)}", ""]
+        lines += ["# the column that says whose a row is", f"site = {_toml(recipe.site)}", ""]
     if recipe.sites:
         lines += ["# one file a site, relative to this one", "[sites]"]
-        lines += [f"{_key_text(site)} = {toml(file)}" for site, file in recipe.sites.items()] + [""]
+        lines += [f"{_key_text(site)} = {_toml(file)}" for site, file in recipe.sites.items()] + [""]
     for rule in recipe.rules:
         head, rows = f"columns.{_key_text(rule.name)}", rule_table(rule)
-        lines += [f"# {line}" for why in rule.why for line in wrapped(why)]
+        lines += [f"# {line}" for why in rule.why for line in _wrapped(why)]
         for place, here in (("", rows), *((f".at.{_key_text(s)}", h) for s, h in rows.pop("at", {}).items())):
-            lines += [f"[{head}{place}]", *(f"{key} = {toml(value)}" for key, value in here.items())]
+            lines += [f"[{head}{place}]", *(f"{key} = {_toml(value)}" for key, value in here.items())]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def wrapped(text: str, width: int = 100) -> list[str]:
+def _wrapped(text: str, width: int = 100) -> list[str]:
     whole = " ".join(text.split())
     return textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def toml(value: Any) -> str:
+def _toml(value: Any) -> str:
     """In one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key_text(k)} = {toml(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key_text(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml, value)) + "]"
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return tomli_w.dumps({"k": value}).strip()[4:]
 
 
 def _key_text(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
 
 
 def _comments_of(text: str) -> dict[str, tuple[str, ...]]:
@@ -165,7 +165,7 @@ TOP = ("target", "event", *HEAD, "patient", "encoding", "file", "site", "sites",
 
 
 @dataclass
-class Reader:
+class _Reader:
     """Reads a recipe from a table, and gathers what is wrong with it."""
 
     where: str
