@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from coterie.core.errors import BadData, BadInput, CoterieWarning, option, shown
 from coterie.data.intake import Array, TaskChoice, as_array
-from coterie.data.tables.texts import number_of, plain
+from coterie.data.tables.texts import number_of
 
 FEW = 20  # different whole numbers that are taken for classes
 SEVERAL = 2  # rows of a value that stand for a label
@@ -75,30 +75,6 @@ def said_of(what: str, decision: _Decision) -> str:
         f"{what} taken as numbers to predict, a regression ({decision.why}); pass "
         f"{option('task', 'classification', 'table')} if they are classes"
     )
-
-
-def refuse_spellings(names: Sequence[str]) -> None:
-    """Classes that differ in case or blanks alone are one class, written in several ways."""
-    same = dict[str, list[str]]()
-    for name in names:
-        same.setdefault(plain(name), []).append(name)
-    twins = [written for written in same.values() if len(written) > 1]
-    if twins:
-        shown = "; ".join(" and ".join(map(repr, written)) for written in twins)
-        raise BadData(f"classes that differ in case or blanks alone: {shown}: write each in one way")
-
-
-def apart_in_classes(owner: Array, y: Array, names: Sequence[str]) -> tuple[str, ...]:
-    """A note, and a warning, of tables that have no class in common with any other: other words, perhaps."""
-    each = {str(name): set(np.unique(y[owner == name]).tolist()) for name in dict.fromkeys(owner.tolist())}
-    others = {name: set[Any]().union(*(each[other] for other in each if other != name)) for name in each}
-    lone = [name for name, mine in each.items() if len(mine) > 1 and not mine & others[name]]
-    if not lone or len(each) < 2 or len(names) > FEW:
-        return ()
-    said = "; ".join(f"{name} has {', '.join(names[c] for c in sorted(each[name]))}" for name in lone[:5])
-    note = f"no class in common with any other table: {said}: are they other words for the same?"
-    warnings.warn(note, CoterieWarning, stacklevel=5)
-    return (note,)
 
 
 Source = Literal["arrays", "table", "tables"]

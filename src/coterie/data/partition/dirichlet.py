@@ -34,7 +34,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.bands import notes_on
@@ -179,8 +180,7 @@ class Quantity:
     minimum: int = 10
 
     def __post_init__(self) -> None:
-        if self.law not in get_args(Law):
-            raise UnknownName("law of sizes", self.law, get_args(Law))
+        check_choice("law of sizes", self.law, get_args(Law))
         least = 1e-8 if self.law == "dirichlet" else 0.0
         if not least <= self.alpha <= 1e6:
             raise BadInput(

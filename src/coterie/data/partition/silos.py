@@ -9,7 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName, option
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput, option
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
@@ -37,8 +38,7 @@ class Silos:
 
     def __post_init__(self) -> None:
         check_minimum("silos", self.minimum)
-        if self.small not in ("refuse", "drop"):
-            raise UnknownName("rule for small silos", self.small, ("refuse", "drop"))
+        check_choice("rule for small silos", self.small, ("refuse", "drop"))
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         column, sizes = self.sizes(data)
