@@ -33,7 +33,7 @@ from coterie.data.dataset import Arrays, hold_out, parts_of
 from coterie.data.frames import naming_client, rows_of_frame
 from coterie.data.intake import Array, TaskChoice, as_array, is_random, read_pairs, reread_of
 from coterie.data.tabular import Missing, TabularPrepare
-from coterie.data.targets import TABLE, goals_of
+from coterie.data.targets import goals_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -161,7 +161,7 @@ class Client(core.Client):
         check_choice("task", task, get_args(TaskChoice))
         with naming_client(name):
             columns, raw, y, seen = rows_of_frame(frame, target, event, leave_out, constants, scale, missing)
-        y, names, said = goals_of(y, seen, name, classes, task, TABLE)
+        y, names, said = goals_of(y, seen, name, classes, task, "table")
         _check_rows(np.zeros((len(raw), 1)), y, name, ())
         pools = [Arrays(raw[rows], y[rows]) for rows in _drawn(y, test, validation, seed, name)]
         (way,) = TabularPrepare(columns, missing, scale, absent).fitted(pools[:1], [name])

@@ -40,7 +40,7 @@ from coterie.data.partition.silos import in_order
 from coterie.data.tables.recipe import Recipe
 from coterie.data.tables.texts import plain
 from coterie.data.tabular import Absent, Missing, Scale, TabularPrepare
-from coterie.data.targets import FEW, TABLES, goals_of
+from coterie.data.targets import FEW, goals_of
 
 Tables = Any
 """{name: DataFrame}; one DataFrame, or file, with a column that tells sites apart; files, one a site."""
@@ -222,7 +222,7 @@ def _targets(
     """Of all tables; times and events are looked at table by table, whose rows are counted from 0."""
     if rows.event is None:
         whose = ", ".join(dict.fromkeys(rows.owner))
-        y, names, notes = goals_of(rows.y, None, whose, classes, task, TABLES)
+        y, names, notes = goals_of(rows.y, None, whose, classes, task, "tables")
         if classes is None and names:
             _refuse_spellings(names)
             notes = (*notes, *_apart_in_classes(np.array(rows.owner), y, names))

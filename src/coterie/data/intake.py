@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from torch import Tensor
 
 from coterie.core.client import Client
 from coterie.core.errors import BadData, BadInput
-
-if TYPE_CHECKING:
-    pass
 
 Array = npt.NDArray[Any]
 TaskChoice = Literal["auto", "classification", "regression", "survival"]

@@ -109,6 +109,17 @@ class TrainingRange:
         if not (finite and ordered and some and 0 <= self.missing <= 1):
             raise ValueError("a range of training rows is none")
 
+    @classmethod
+    def of(cls, column: Column, values: Array) -> TrainingRange:
+        """Of raw numbers [row], NaN where missing."""
+        known = values[~np.isnan(values)]
+        missing = 1 - len(known) / len(values) if len(values) else 0.0
+        if column.allowed is not None or column.values:
+            return cls(codes=tuple(float(c) for c in np.unique(known)), missing=missing)
+        # never beyond finite numbers
+        quantiles = np.quantile(known, QUANTILES, method="nearest") if len(known) else ()
+        return cls(tuple(map(float, quantiles)), missing=missing)
+
     @property
     def lowest(self) -> float:
         return self.quantiles[0]
@@ -120,17 +131,6 @@ class TrainingRange:
     @property
     def highest(self) -> float:
         return self.quantiles[-1]
-
-
-def training_range(column: Column, values: Array) -> TrainingRange:
-    """Of raw numbers [row], NaN where missing."""
-    known = values[~np.isnan(values)]
-    missing = 1 - len(known) / len(values) if len(values) else 0.0
-    if column.allowed is not None or column.values:
-        return TrainingRange(codes=tuple(float(c) for c in np.unique(known)), missing=missing)
-    # never beyond finite numbers
-    quantiles = np.quantile(known, QUANTILES, method="nearest") if len(known) else ()
-    return TrainingRange(tuple(map(float, quantiles)), missing=missing)
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,12 @@ class Preparation:
         return replace(self, parts=tuple(replace(p, training=None) for p in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"drops": self.drops, "columns": [{**asdict(p.column), **_own(p)} for p in self.parts]}
+        columns = list[dict[str, Any]]()
+        for part in self.parts:
+            own = {k: getattr(part, k) for k in ("fill", "instead", "told", "unused")}
+            held = {} if part.training is None else {"training": asdict(part.training)}
+            columns.append(asdict(part.column) | own | held)
+        return {"drops": self.drops, "columns": columns}
 
 
 def preparation_from_dict(table: Mapping[str, Any]) -> Preparation:
@@ -306,15 +311,10 @@ def _refuse_odd(part: Part) -> None:
         raise ValueError(f"column {column.name!r} has not as many numbers as inputs")
 
 
-def _own(part: Part) -> dict[str, Any]:
-    own = {k: getattr(part, k) for k in ("fill", "instead", "told", "unused")}
-    return own if part.training is None else {**own, "training": asdict(part.training)}
-
-
 def as_they_are(features: Sequence[str], inputs: Array) -> Preparation:
     """For columns that are taken as they are, with what training rows [row, column] had in them."""
     values = np.asarray(inputs, dtype=np.float64)
-    parts = (Part(c, training=training_range(c, values[:, i])) for i, c in enumerate(numbers(features)))
+    parts = (Part(c, training=TrainingRange.of(c, values[:, i])) for i, c in enumerate(numbers(features)))
     return Preparation(tuple(parts))
 
 

@@ -79,19 +79,12 @@ def said_of(what: str, decision: _Decision) -> str:
 
 Source = Literal["arrays", "table", "tables"]
 """Where targets come from: an array of one client, a column of one client's table, or of all clients'."""
-ARRAYS: Source = "arrays"
-TABLE: Source = "table"
-TABLES: Source = "tables"
-
-
 PLAIN = {"integer": np.int64, "floating": np.float64, "mixed-integer-float": np.float64, "boolean": np.bool_}
-
-
 MOST_CLASSES = 2**16
 
 
 def _targets_of(
-    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto", source: Source = ARRAYS
+    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto", source: Source = "arrays"
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """Labels counted from 0, or numbers [sample]; the classes, if they have names; what is worth saying.
 
@@ -131,7 +124,7 @@ def _targets_of(
         return numbers.astype(np.int64), tuple(map(str, found)), notes
     if array.dtype.kind in "iu":
         found = np.unique(array)
-        if source == TABLES and found.tolist() != list(range(len(found))):
+        if source == "tables" and found.tolist() != list(range(len(found))):
             _refuse_many(len(found) - 1, name)
             return np.searchsorted(found, array), tuple(map(str, found.tolist())), notes
         if array.size and array.min() < 0:
@@ -204,14 +197,14 @@ def _numbers_in(array: Array, name: str, task: str) -> Array:
 
 def _decided(array: Array, name: str, source: Source) -> tuple[Array, tuple[str, ...]]:
     """Whole numbers by the rule for all doors; what is decided against the usual reading is said."""
-    decision = kind_of_numbers(np.unique(array).tolist(), len(array), labels=source == ARRAYS)
+    decision = kind_of_numbers(np.unique(array).tolist(), len(array), labels=source == "arrays")
     if decision.kind == "either":
         one, other = (option("task", task, "table") for task in ("classification", "regression"))
         what = f"client {name!r}: targets may be classes or numbers"
         raise BadData(f"{what} ({decision.why}): pass {one} or {other}")
     many = len(np.unique(array))
     if decision.kind == "classes":
-        return array, (said_of("targets", decision),) if many > 2 and source != ARRAYS else ()
+        return array, (said_of("targets", decision),) if many > 2 and source != "arrays" else ()
     said = said_of("targets", decision)
     warnings.warn(said, CoterieWarning, stacklevel=6)
     return array.astype(np.float64), (said,)
@@ -282,7 +275,7 @@ def goals_of(
     name: str,
     classes: Sequence[Any] | None,
     task: TaskChoice = "auto",
-    source: Source = ARRAYS,
+    source: Source = "arrays",
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """Targets as `intake.targets_of` has them; with events, or of a survival, signed times."""
     if event is None and task != "survival":

@@ -8,7 +8,7 @@ import pytest
 from coterie.core.errors import Several
 from coterie.data.tables.apply_recipe import rows_of
 from coterie.data.tables.inspect import inspect
-from coterie.data.tables.numerals import two_readings, writing_of
+from coterie.data.tables.numerals import Writing, two_readings
 from coterie.data.tables.profile import profile
 from coterie.data.tables.recipe import Here, Recipe, Rule
 from coterie.data.tables.recipe_file import read_recipe, recipe_of, write_recipe
@@ -51,7 +51,7 @@ def test_a_mark_is_what_the_column_says(text, decimal, thousands, value):
     ],
 )
 def test_how_a_column_writes_its_numbers(cells, decimal, thousands, asked):
-    found = writing_of(cells)
+    found = Writing.of(cells)
     assert (found.decimal, found.thousands) == (decimal, thousands)
     assert asked in found.ask
     assert bool(asked) == bool(found.ask)

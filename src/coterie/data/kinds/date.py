@@ -57,7 +57,7 @@ COMPACT = "%Y%m%d"
 
 
 @register
-class Date(ColumnKind):
+class _Date(ColumnKind):
     name = "date"
     about = "date"
     place = 50

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from coterie.data.kinds.base import KINDS, ColumnKind, Verdict, register
-from coterie.data.kinds.category import MANY, MOST_VALUES
+from coterie.data.kinds.words import MANY, MOST_VALUES
 from coterie.data.tables.cells import Values
 from coterie.data.tables.names import (
     PERSONAL,
@@ -36,7 +36,7 @@ TWINS = 15.0  # twins to be expected by chance, from which on it is a sign that 
 
 
 @register
-class Code(ColumnKind):
+class _Code(ColumnKind):
     name = "code"
     noun = "a code"
     numbers_at = 30
@@ -62,7 +62,7 @@ class Code(ColumnKind):
 
 
 @register
-class Identifier(ColumnKind):
+class _Identifier(ColumnKind):
     name = "identifier"
     noun = "an identifier"
     cells_at = 50
@@ -88,7 +88,7 @@ class Identifier(ColumnKind):
         if names_identifier(name):
             few = len(numbers) <= MOST_VALUES and 5 * len(numbers) <= total and total >= MANY
             if few and not names_person(name):
-                return cast(Code, KINDS["code"]).of_digits(name, numbers, zeros)
+                return cast(_Code, KINDS["code"]).of_digits(name, numbers, zeros)
             return Verdict(self.name, f"its name says so ({name})")
         return self.numbering(name, numbers) if total >= MANY and not names_measure(name) else None
 

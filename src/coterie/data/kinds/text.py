@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from coterie.data.kinds.base import ColumnKind, Verdict, register
-from coterie.data.kinds.category import MANY, MOST_VALUES
-from coterie.data.kinds.flag import YES
+from coterie.data.kinds.words import MANY, MOST_VALUES, YES
 from coterie.data.tables.cells import Values
 from coterie.data.tables.texts import cell_text, plain, same
 
 
 @register
-class Text(ColumnKind):
+class _Text(ColumnKind):
     name = "text"
     noun = "free text"
     cells_at = 60
@@ -45,7 +44,7 @@ class Constant(ColumnKind):
 
 
 @register
-class Empty(ColumnKind):
+class _Empty(ColumnKind):
     name = "empty"
     left_out = "there is nothing to learn from it"
     family = ""

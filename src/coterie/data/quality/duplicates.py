@@ -14,14 +14,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coterie.data.quality.check import Check, Finding, Seen, Severity, lines_of, register
+from coterie.data.quality.check import Check, Finding, Seen, Severity, register
 from coterie.data.quality.site_rows import SiteRows
-from coterie.show.words import Saying, Share, said
+from coterie.show.words import Share, said
 
 DEPENDENT = 10.0  # times as many pairs as independent columns would have
 CHANCE = 0.01
-LIKELY: Severity = "likely"
-LOOK: Severity = "look"
 COARSE = 0.001  # pairs expected, above which a table is so coarse that copies may be two patients
 
 
@@ -38,7 +36,7 @@ def check(rows: SiteRows) -> list[Finding]:
     many = int(again.sum())
     says = said("check.duplicates.within", many=many, rows=len(rows), share=Share(many / len(rows)))
     words = f"{many} copies", "each row once", says, said("check.duplicates.within_remedy")
-    return [_finding(rows, again, chance, *words)]
+    return [Finding.of_rows(rows, again, "", "duplicates", _severity(chance), words, len(rows))]
 
 
 def across(sites: Sequence[SiteRows]) -> list[Finding]:
@@ -53,18 +51,15 @@ def across(sites: Sequence[SiteRows]) -> list[Finding]:
                 says = said(
                     "check.duplicates.across", other=other.site, many=many, rows=len(rows), share=share
                 )
-                words = f"{many} rows of both", "each row at one site", says
                 remedy = said("check.duplicates.across_remedy")
-                found.append(_finding(rows, same, chance, *words, remedy))
+                words = f"{many} rows of both", "each row at one site", says, remedy
+                severity = _severity(chance)
+                found.append(Finding.of_rows(rows, same, "", "duplicates", severity, words, len(rows)))
     return found
 
 
-def _finding(
-    rows: SiteRows, which: np.ndarray, chance: float, value: str, bound: str, says: Saying, remedy: Saying
-) -> Finding:
-    many, severity = int(which.sum()), LIKELY if chance < COARSE else LOOK
-    words = value, bound, says, remedy, lines_of(rows, which)
-    return Finding(rows.site, "", "duplicates", severity, many, many / len(rows), *words)
+def _severity(chance: float) -> Severity:
+    return "likely" if chance < COARSE else "look"
 
 
 def _keys(rows: SiteRows) -> list[bytes]:

@@ -43,12 +43,11 @@ from coterie.data.quality.check import (
     Finding,
     Seen,
     in_other_units,
-    lines_of,
     number,
     percent,
     register,
 )
-from coterie.data.quality.ranges import Range, Ranges, inside, units_for
+from coterie.data.quality.ranges import Range, Ranges, inside
 from coterie.data.quality.site_rows import AT, ColumnSketch, SiteRows, Sketch, by_column, spread_of
 from coterie.data.tables.names import Conversion, Known, conversions_for, name_and_unit, unit_of
 from coterie.data.tables.texts import loose
@@ -175,9 +174,9 @@ def _mixed(rows: SiteRows, column: Column, values: Values, found: _Mixture) -> F
     counts = {"many": many, "known": known, "share": Share(many / known)}
     medians = {"odd": float(odd), "rest": float(rest)}
     says = said("check.units.some", column=column.name, **units, **counts, **medians)
-    words = f"median {number(odd)}", f"median {number(rest)} of the others", says
-    more = said("check.units.some_remedy", here=found.by.here), lines_of(rows, found.which)
-    return Finding(rows.site, column.name, "units", "likely", many, many / known, *words, *more)
+    remedy = said("check.units.some_remedy", here=found.by.here)
+    words = f"median {number(odd)}", f"median {number(rest)} of the others", says, remedy
+    return Finding.of_rows(rows, found.which, column.name, "units", "likely", words, known)
 
 
 # all rows of a site
@@ -237,9 +236,9 @@ def _implausible(
     this unit, if it is the column's own, or the bounds' where nobody told its own.
     """
     found = range_for(column, ranges)
-    if found is None or unit != (told_unit(column) or found.unit) or unit not in units_for(found):
+    if found is None or unit != (told_unit(column) or found.unit) or unit not in found.units:
         return False
-    bounds = found.within(units_for(found)[unit]).plausible
+    bounds = found.within(found.units[unit]).plausible
     return inside(quantiles, bounds) < 0.5 and inside(converted, bounds) > 0.9
 
 

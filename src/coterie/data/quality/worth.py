@@ -30,7 +30,8 @@ import numpy as np
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.quality.site_rows import SiteRows, as_arrays
+from coterie.data.dataset import Arrays
+from coterie.data.quality.site_rows import SiteRows
 from coterie.data.tabular import TabularPrepare
 from coterie.show.words import Saying, said
 
@@ -165,7 +166,8 @@ def _predicted(rows: SiteRows, train: np.ndarray, held: Sequence[np.ndarray]) ->
     """
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    way = TabularPrepare(rows.columns, "median", "site", "mask").fitted([as_arrays(rows, train)])[0]
+    known = Arrays(rows.raw[train], rows.y[train])
+    way = TabularPrepare(rows.columns, "median", "site", "mask").fitted([known])[0]
     inside, *outside = (np.asarray(way.inputs(raw), dtype=np.float64) for raw in (rows.raw[train], *held))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has not converged: advice is still advice

@@ -59,7 +59,7 @@ def _read_table(name: str, shape: tuple[int, int], delimiter: str | None = None,
 
 @SOURCES.register("digits")
 @dataclass(frozen=True)
-class Digits(AtHand):
+class _Digits(AtHand):
     """Handwritten digits, 8 x 8 grey pixels of 17 shades.
 
     The test part of the UCI set: 13 writers who are not told apart. Pixels count dots from 0 to 16 and are
@@ -89,7 +89,7 @@ class Digits(AtHand):
 
 @SOURCES.register("breast-cancer")
 @dataclass(frozen=True)
-class BreastCancer(AtHand):
+class _BreastCancer(AtHand):
     """Tumours, malignant or benign, told by 30 measurements of cell nuclei.
 
     Every client standardises the measurements with its own training mean and deviation.
@@ -121,7 +121,7 @@ class BreastCancer(AtHand):
 
 @SOURCES.register("diabetes")
 @dataclass(frozen=True)
-class Diabetes(AtHand):
+class _Diabetes(AtHand):
     """How far diabetes has progressed in a year, told by ten measurements; a regression.
 
     The target stays in its own units (25 to 346), so that errors can be read: always saying its mean, 152.1,

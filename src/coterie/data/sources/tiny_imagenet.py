@@ -42,7 +42,7 @@ SIDE = 64
 
 @SOURCES.register("tiny-imagenet")
 @dataclass(frozen=True)
-class TinyImageNet:
+class _TinyImageNet:
     """Colour photographs of two hundred kinds of things, 64 x 64 pixels; the validation set is the test set.
 
     Read from tiny-imagenet-200.zip as it is, or from the folder unpacked from it; a folder has no checksum,

@@ -19,11 +19,12 @@ import numpy as np
 
 from coterie.core.errors import BadData, BadInput, Several, UnknownName
 from coterie.data.kinds import KINDS
-from coterie.data.kinds.category import MOST_VALUES, word_for
+from coterie.data.kinds.number import HIGH_CODES, LOW_CODES
+from coterie.data.kinds.words import MOST_VALUES, word_for
 from coterie.data.tables.cells import Values
 from coterie.data.tables.draft_numbers import told_by_others
 from coterie.data.tables.names import name_and_unit
-from coterie.data.tables.numerals import HIGH_CODES, LOW_CODES, USUAL
+from coterie.data.tables.numerals import USUAL
 from coterie.data.tables.profile import Group, Profile, Profiles, profile
 from coterie.data.tables.read import Table
 from coterie.data.tables.recipe import Here, Recipe, Rule

@@ -19,6 +19,7 @@ import numpy as np
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName, lines_of
 from coterie.data.intake import Array
 from coterie.data.tables.apply_recipe import Reading, rows_by_site, sites_in
+from coterie.data.tables.cells import Values
 from coterie.data.tables.draft import (
     Draft,
     check_event,
@@ -29,7 +30,7 @@ from coterie.data.tables.draft import (
     without_totals,
 )
 from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of, number_text, places
-from coterie.data.tables.numerals import USUAL, Writing, marks_of, proves_point
+from coterie.data.tables.numerals import USUAL, Writing, marks_of
 from coterie.data.tables.plain_csv import WESTERN, first_foreign, likely_encoding
 from coterie.data.tables.profile import Profile, matched, profile
 from coterie.data.tables.proposed_people import find_people, say_left_out
@@ -209,12 +210,17 @@ def _profiled(table: Table, headers: Sequence[str]) -> dict[str, Profile]:
         open_ones = [h for h, f in found.items() if f.kind == "number" and (f.writing == USUAL or f.grouped)]
         open_ones = [h for h in open_ones if any(marks_of(c).doubtful for c in found[h].values)]
         found |= {h: profile(h, table.columns[h], commas=True) for h in open_ones}
-    elif table.separator not in ("", ",") and not any(proves_point(f.values) for f in found.values()):
+    elif table.separator not in ("", ",") and not any(_proves_point(f.values) for f in found.values()):
         for h, f in found.items():
             usual = f.kind == "number" and f.writing == USUAL
             if usual and all(marks_of(c).doubtful == "." for c in f.values):
                 found[h] = replace(f, writing=Writing(doubtful=str(next(iter(f.values)))))
     return found
+
+
+def _proves_point(cells: Values) -> bool:
+    """Whether a cell can only have a decimal point."""
+    return bool(cells.spellings.points[cells.which].any()) or any(marks_of(c).decimal == "." for c in cells)
 
 
 def _seen(draft: Draft) -> Seen:

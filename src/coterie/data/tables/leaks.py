@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -23,13 +23,10 @@ from coterie.data.tables.leak_values import (
     Score,
     Text,
     auc,
-    class_goal,
     common_value,
     counted_values,
     differing,
     filled_for_one_class,
-    luck,
-    number_goal,
     ranges_of_a_number,
     scores,
     values_of_one_class,
@@ -138,13 +135,13 @@ class Target:
     def goals(self, rows: Array, most: int) -> tuple[Goal, ...]:
         made = list[Goal]()
         if self.labels is not None:
-            goal = class_goal(self.labels[rows], self.names, most)
+            goal = Goal.of_classes(self.labels[rows], self.names, most)
             made.append(goal if self.numbers is None else replace(goal, things=(said("check.leaks.event"),)))
         if self.numbers is not None:
-            made.append(number_goal(self.numbers[rows], most))
+            made.append(Goal.of_numbers(self.numbers[rows], most))
         if self.numbers is not None and self.labels is not None:
             seen = np.flatnonzero(self.labels[rows] == 1)
-            goal = number_goal(self.numbers[rows][seen], most)
+            goal = Goal.of_numbers(self.numbers[rows][seen], most)
             made.append(replace(goal, rows=seen[goal.rows]))
         return tuple(made)
 
@@ -215,25 +212,6 @@ def by_site(people: Sequence[Array]) -> Array:
     return np.concatenate([mine + begin for mine, begin in zip(people, begins, strict=False)])
 
 
-class _ColumnScore(NamedTuple):
-    """A score, what is too good of it, and which rows it is of, if not all."""
-
-    score: Score
-    enough: float
-    where: Saying | Literal[""] = ""
-
-    @property
-    def of(self) -> tuple[str, str, str]:
-        """What is compared between all rows and a site's."""
-        return self.score.measure, self.score.thing, self.where
-
-    def leak(self, name: str, site: str) -> Leak:
-        s = self.score
-        how = said("check.leaks.predicts", thing=s.thing, where=self.where)
-        thing = said("list.joined", one=s.thing, other=self.where) if self.where else s.thing
-        return Leak(name, how, thing, s.measure, s.value, s.rows, site)
-
-
 def number_text(value: float) -> str:
     return f"{value:.6g}"
 
@@ -258,19 +236,19 @@ def leak_of(
     for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
-            told = (
-                [] if x is None or varied is None else _column_scores(x, has, varied, place, category, text)
-            )
+            told = list[Score]()
+            if x is not None and varied is not None:
+                told = _column_scores(x, has, varied, place, category, text)
             leaks += _gap_leaks(name, filled, has, place, most)
-            leaks += [
-                t.leak(name, place.site)
-                for t in told
-                if t.score.value >= t.enough and luck(t.score, honest.get(t.of, HONEST)) <= most
-            ]
-            if place is found.everywhere:
-                for t in told:  # NaN is no more than any
-                    usual = min(np.fmax(honest.get(t.of, HONEST), t.score.value), MOST_HONEST)
-                    honest[t.of] = float(usual)
+            for s in told:
+                usual = honest.get((s.measure, s.thing, s.where), HONEST)
+                if s.value >= s.enough and s.luck(usual) <= most:
+                    how = said("check.leaks.predicts", thing=s.thing, where=s.where)
+                    thing = said("list.joined", one=s.thing, other=s.where) if s.where else s.thing
+                    leaks.append(Leak(name, how, thing, s.measure, s.value, s.rows, place.site))
+            for s in told if place is found.everywhere else ():
+                of = s.measure, s.thing, s.where  # NaN is no more than any
+                honest[of] = float(min(np.fmax(honest.get(of, HONEST), s.value), MOST_HONEST))
         if x is not None and not leaks:
             leaks = [leak for p in group for leak in _value_leaks(name, x, has, p, category, text, most)]
         if leaks:
@@ -280,24 +258,24 @@ def leak_of(
 
 def _column_scores(
     x: Array, has: Array, varied: Array, place: _Place, category: bool, text: Text = number_text
-) -> list[_ColumnScore]:
+) -> list[Score]:
     """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
     or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
     """
     x, has = x[place.rows], has[place.rows]
     many = len(counted_values(x)[0])
     few = category or many <= max(FEW_VALUES, len(place.names))
-    common, told = common_value(x[varied[place.rows]]), list[_ColumnScore]()
+    common, told = common_value(x[varied[place.rows]]), list[Score]()
     for goal in place.goals:
         enough = TOO_WELL_OF_FEW if few and goal.measure == "AUC" else TOO_WELL[goal.measure]
-        told += [_ColumnScore(score, enough) for score in scores(x, goal.within(has), category)]
+        told += [replace(s, enough=enough) for s in scores(x, goal.within(has), category)]
         if many <= MOST_VALUES and not (category and goal.measure == "AUC"):
             continue  # without the middle of a few honest steps, the others tell more
         where: Saying | Literal[""] = ""
         if common is not None:
             where = said("check.leaks.other_than", value=text(common))
         others = scores(x, goal.within(has & differing(x, common)), category)
-        told += [_ColumnScore(score, TOO_WELL[goal.measure], where) for score in others]
+        told += [replace(s, enough=TOO_WELL[goal.measure], where=where) for s in others]
     return told
 
 
@@ -336,7 +314,7 @@ def _gap_leaks(name: str, filled: Array, has: Array, place: _Place, most: float)
         return leaks[:1]
     goal = place.goals[0].within(has[place.rows])
     for score in scores(filled[place.rows].astype(np.float64), goal):
-        if score.value >= GAPS_TOO_WELL and luck(score, HONEST_GAPS) <= most:
+        if score.value >= GAPS_TOO_WELL and score.luck(HONEST_GAPS) <= most:
             how = said("check.leaks.gaps", thing=score.thing)
             leaks.append(Leak(name, how, score.thing, score.measure, score.value, score.rows, place.site))
     return leaks
@@ -350,4 +328,4 @@ def alone(x: Array, y: Array, classes: int) -> float:
     rows = places(target, np.zeros(len(x), dtype=int), [""], 1).everywhere
     every = np.ones(len(x), dtype=bool)
     told = _column_scores(x, every, every, rows, False)
-    return float(np.fmax.reduce([t.score.value for t in told if not t.where]))
+    return float(np.fmax.reduce([s.value for s in told if not s.where]))

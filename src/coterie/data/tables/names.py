@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from coterie.data.tables.texts import loose, plain, trimmed
@@ -208,6 +207,9 @@ MEASURES = {
 }  # fmt: skip
 
 
+MEASURED = {word for known in CONVERSIONS for word in known.words}
+
+
 def words_in(name: str) -> set[str]:
     return set(loose(name).split())
 
@@ -246,12 +248,7 @@ def names_place(name: str) -> bool:
 
 def names_measure(name: str) -> bool:
     """A quantity by its name, or by a unit behind it."""
-    return bool(name_and_unit(name)[1]) or bool(words_in(name) & (MEASURES | _measured_words()))
-
-
-@cache
-def _measured_words() -> set[str]:
-    return {word for known in CONVERSIONS for word in known.words}
+    return bool(name_and_unit(name)[1]) or bool(words_in(name) & (MEASURES | MEASURED))
 
 
 def names_sex(name: str) -> bool:

@@ -20,11 +20,9 @@ import numpy as np
 
 from coterie.data.intake import Array
 from coterie.data.kinds import KINDS, ColumnKind, Verdict
-from coterie.data.kinds.flag import signs_are_flags
 from coterie.data.kinds.text import Constant
 from coterie.data.tables.cells import Column, Values
 from coterie.data.tables.names import name_and_unit
-from coterie.data.tables.numerals import all_read_as
 from coterie.data.tables.texts import Cell, loose, plain, trimmed
 
 BLANK_WORDS = {
@@ -71,7 +69,7 @@ class Profile(Verdict):
 
     def read(self) -> Array:
         """A number for each of `values`, NaN where it is none."""
-        return all_read_as(self.values, self.writing)
+        return self.writing.read(self.values)
 
     def numbers(self) -> Array:
         """[row] those that are known."""
@@ -90,7 +88,7 @@ def profile(name: str, cells: Iterable[Cell] | Column | Values, commas: bool = F
     rows, gaps = values.total(), values.words(lambda c: c == "")
     empty, values = int(values.counts[gaps].sum()), values.kept(~gaps)
     blank = values.words(lambda c: isinstance(c, str) and plain(c) in BLANK_WORDS)
-    if blank.any() and signs_are_flags(values):
+    if blank.any() and {plain(str(c)) for c in values} == {"-", "+"}:  # a column's words for no and yes
         blank &= values.words(lambda c: plain(str(c)) not in ("-", "+"))
     marks = tuple(sorted(map(str, values.kept(blank))))
     values = values.kept(~blank)

@@ -21,16 +21,7 @@ from coterie.data.tables.names import (
     names_person,
     words_in,
 )
-from coterie.data.tables.people import (
-    CHANGES,
-    SURE,
-    Evidence,
-    Kept,
-    Site,
-    determines,
-    evidence_of,
-    joins_persons,
-)
+from coterie.data.tables.people import CHANGES, SURE, Evidence, Kept, Site
 from coterie.data.tables.profile import Profile
 from coterie.data.tables.read import Table
 from coterie.data.tables.texts import same, some
@@ -94,7 +85,7 @@ def _proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_P
     for name, m in draft.items():
         if not any(name in s.headers and s.may_tell(name) for s in sites.values()):
             continue
-        evidence = evidence_of([name], sites, names_person(name))
+        evidence = Evidence.of([name], sites, names_person(name))
         said = m.kind == "identifier" and not words_in(name) & PERSONAL
         often = evidence.values >= FEW_EACH * evidence.rows and not evidence.changed and not evidence.against
         if said and evidence.again and (names_person(name) or (often and not evidence.speaks)):
@@ -107,7 +98,7 @@ def _proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_P
     known = {"family", "member", "household", "familie", "famille", "haushalt", *PERSONAL}
     tests = names_birth, names_identifier, names_numbering
     parts = [n for n in draft if any(test(n) for test in tests) or words_in(n) & known][:MOST_PARTS]
-    tried = (evidence_of(pair, sites) for pair in itertools.combinations(parts, 2))
+    tried = (Evidence.of(pair, sites) for pair in itertools.combinations(parts, 2))
     fits = (e for e in tried if e.speaks and e.again and any(k.personal for k in e.steady))
     return [_Proposal(evidence, False) for evidence in fits][:1]
 
@@ -120,7 +111,7 @@ def _ordered(found: Sequence[_Proposal], sites: Mapping[str, Site]) -> list[_Pro
     others = sorted((p for p in found if p not in named), key=lambda p: -p.evidence.values)
     best = others[:1]
     for coarser in others[1:]:
-        if len(coarser.columns) == 1 and joins_persons(best[0].evidence, coarser.columns[0], sites):
+        if len(coarser.columns) == 1 and best[0].evidence.joins(coarser.columns[0], sites):
             best = [coarser]
     return [*named, *best, *(p for p in others if p not in best)]
 
@@ -181,7 +172,10 @@ def _leave_out_finer(
     """A column of which a person has several values, as of visits; one that a person keeps is an input."""
     (name, *more), (who, *_) = proposal.columns, person.columns
     m = draft[name]
-    if more or not m.rule.read or determines(who, name, sites):
+    if more or not m.rule.read:
+        return
+    having = [s for s in sites.values() if who in s.headers and name in s.headers]
+    if all(s.one_each(who, name) for s in having):
         return
     m.asks.append(
         f"does it tell visits or cases? {proposal.evidence.in_words()}, and each is of one {who!r} only. "

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tomli_w
 
@@ -26,8 +26,6 @@ from coterie.data.tables.recipe import (
     Recipe,
     Rule,
     Spellings,
-    choices_of,
-    rule_table,
 )
 from coterie.data.tables.texts import plain
 from coterie.storage.atomic import write_whole
@@ -118,7 +116,7 @@ def recipe_text(recipe: Recipe) -> str:
         lines += ["# one file a site, relative to this one", "[sites]"]
         lines += [f"{_key_text(site)} = {_toml(file)}" for site, file in recipe.sites.items()] + [""]
     for rule in recipe.rules:
-        head, rows = f"columns.{_key_text(rule.name)}", rule_table(rule)
+        head, rows = f"columns.{_key_text(rule.name)}", table["columns"][rule.name]
         lines += [f"# {line}" for why in rule.why for line in _wrapped(why)]
         for place, here in (("", rows), *((f".at.{_key_text(s)}", h) for s, h in rows.pop("at", {}).items())):
             lines += [f"[{head}{place}]", *(f"{key} = {_toml(value)}" for key, value in here.items())]
@@ -126,9 +124,9 @@ def recipe_text(recipe: Recipe) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _wrapped(text: str, width: int = 100) -> list[str]:
+def _wrapped(text: str) -> list[str]:
     whole = " ".join(text.split())
-    return textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return textwrap.wrap(whole, 100, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _toml(value: Any) -> str:
@@ -177,7 +175,7 @@ class _Reader:
     def recipe(self, table: Mapping[str, Any]) -> Recipe:
         self.unknown("", table, TOP)
         hints = get_type_hints(Recipe)
-        head = {k: self.choice(k, choices_of(k, hints[k]), table[k]) for k in HEAD if k in table}
+        head = {k: self.choice(k, _choices_of(k, hints[k]), table[k]) for k in HEAD if k in table}
         texts = {k: self.text(k, table[k]) for k in ("target", "event", "file", "site") if k in table}
         sites = {str(k): self.text(f"sites.{k}", v) for k, v in self.mapping("sites", table.get("sites", {}))}
         rules = tuple(
@@ -233,7 +231,7 @@ class _Reader:
         found = {}
         for key, (name, hint) in keys.items():
             if key in entries:
-                spot, may = f"{place}.{key}", choices_of(key, hint)
+                spot, may = f"{place}.{key}", _choices_of(key, hint)
                 value = self.choice(spot, may, entries[key]) if may else read[hint](spot, entries[key])
                 if value is not None:
                     found[name] = value
@@ -368,6 +366,13 @@ class _Reader:
             if count > 1:
                 who = ", ".join(r.name for r in read if plain(r.here(site).name or r.name) == name)
                 self.wrong("", f"column {name!r} of site {site!r} is read as {who}: keep one")
+
+
+def _choices_of(key: str, hint: Any) -> tuple[str, ...]:
+    """What stands for a key that has a few words; none for any other."""
+    if key == "use":
+        return in_recipes()
+    return tuple(word for word in get_args(hint) if word) if get_origin(hint) is Literal else ()
 
 
 def _finite(value: float) -> bool:
