@@ -145,7 +145,7 @@ def http_fetch(url: str, path: Path) -> None:
     if not sys.stderr.isatty():
         pooch.HTTPDownloader(**options)(url, str(path), None)
         return
-    with _Bar(url.rpartition("/")[2]) as bar:
+    with contextlib.closing(_Bar(url.rpartition("/")[2])) as bar:
         pooch.HTTPDownloader(progressbar=bar, **options)(url, str(path), None)
 
 
@@ -159,13 +159,7 @@ class _Bar:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.progress.add_task(name, total=None)
-
-    def __enter__(self) -> _Bar:
         self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def total(self) -> float | None:

@@ -25,7 +25,7 @@ from coterie.data.tables.cells import Values
 from coterie.data.tables.draft_numbers import told_by_others
 from coterie.data.tables.names import name_and_unit
 from coterie.data.tables.numerals import USUAL
-from coterie.data.tables.profile import Group, Profile, Profiles, profile
+from coterie.data.tables.profile import Group, Profile, Profiles
 from coterie.data.tables.read import Table
 from coterie.data.tables.recipe import Here, Recipe, Rule
 from coterie.data.tables.texts import Cell, cell_text, number_of, plain, same, some
@@ -59,6 +59,38 @@ class Draft:
     def __post_init__(self) -> None:
         self.rule, self.says = Rule(self.name, "leave-out"), list(self.pooled.says)
 
+    @classmethod
+    def of(cls, group: Group, profiles: Profiles, sites: Sequence[str], task: str) -> Draft:
+        """`profiles` by site, of those that have the column; `task` of a target: auto or what it shall be."""
+        profiles = told_by_others(profiles)
+        apart = _odd_sites(profiles)
+        pooled = _together(group.name, [profiles[s] for s in profiles if s not in apart])
+        kind = _target_kind(pooled, task) if task else _common_kind(pooled, profiles)
+        draft, uses = cls(group, profiles, pooled, kind), KINDS[kind]
+        uses.propose(draft)
+        _names(draft, sites)
+        _missing(draft)
+        alike = [f for f in (pooled, *profiles.values()) if f.kind == kind]
+        if (doubt := next((f.doubt for f in alike if f.doubt), "")) and not task:
+            draft.asks.append(doubt)
+        if draft.rule.read or uses.counted:
+            draft.asks += [f"at {s}: {ask}" for s, f in profiles.items() for ask in f.asks]
+        _ask_codes(draft, {s: p for s, p in profiles.items() if s not in apart}, bool(task))
+        for site in apart if draft.rule.read else ():
+            draft.differs(site, absent=True)
+            there = some([cell_text(c) for c in profiles[site].values], 4)
+            others = some(list(draft.rule.values), 4) if draft.rule.values else "numbers"
+            draft.asks.append(
+                f"{site} writes {there} where others have {others}: say which is which under "
+                f"at.{site}.spellings; until then it counts as absent there"
+            )
+        why = [f"{kind}: {draft.why or (alike[0] if alike else pooled).why}"]
+        if uses.left_out:
+            why.append(f"left out: {uses.left_out}")
+        at = {s: draft.here[s] for s in sites if draft.here.get(s, Here()) != Here()}
+        draft.rule = replace(draft.rule, why=tuple(why), at=at)
+        return draft
+
     @property
     def name(self) -> str:
         return self.group.name
@@ -69,42 +101,6 @@ class Draft:
 
     def differs(self, site: str, **what: object) -> None:
         self.here[site] = replace(self.here.get(site, Here()), **what)  # type: ignore[arg-type]
-
-    def done(self, sites: Sequence[str]) -> Draft:
-        at = {s: self.here[s] for s in sites if self.here.get(s, Here()) != Here()}
-        self.rule = replace(self.rule, at=at)
-        return self
-
-
-def draft_rule(group: Group, profiles: Profiles, sites: Sequence[str], task: str = "") -> Draft:
-    """`profiles` by site, of those that have the column; `task` for the target: auto or what it shall be."""
-    profiles = told_by_others(profiles)
-    apart = _odd_sites(profiles)
-    pooled = _together(group.name, [profiles[s] for s in profiles if s not in apart])
-    kind = _target_kind(pooled, task) if task else _common_kind(pooled, profiles)
-    draft, of = Draft(group, profiles, pooled, kind), KINDS[kind]
-    of.propose(draft)
-    _names(draft, sites)
-    _missing(draft)
-    alike = [f for f in (pooled, *profiles.values()) if f.kind == kind]
-    if (doubt := next((f.doubt for f in alike if f.doubt), "")) and not task:
-        draft.asks.append(doubt)
-    if draft.rule.read or of.counted:
-        draft.asks += [f"at {s}: {ask}" for s, f in profiles.items() for ask in f.asks]
-    _ask_codes(draft, {s: p for s, p in profiles.items() if s not in apart}, bool(task))
-    for site in apart if draft.rule.read else ():
-        draft.differs(site, absent=True)
-        there = some([cell_text(c) for c in profiles[site].values], 4)
-        others = some(list(draft.rule.values), 4) if draft.rule.values else "numbers"
-        draft.asks.append(
-            f"{site} writes {there} where others have {others}: say which is which under "
-            f"at.{site}.spellings; until then it counts as absent there"
-        )
-    why = [f"{kind}: {draft.why or (alike[0] if alike else pooled).why}"]
-    if of.left_out:
-        why.append(f"left out: {of.left_out}")
-    draft.rule = replace(draft.rule, why=tuple(why))
-    return draft.done(sites)
 
 
 def _together(name: str, profiles: Sequence[Profile]) -> Profile:
@@ -118,7 +114,7 @@ def _together(name: str, profiles: Sequence[Profile]) -> Profile:
             for cell, value, n in zip(cells, found.read().tolist(), cells.counts.tolist(), strict=True):
                 counts[cell if math.isnan(value) else value] += n
         parts.append(cells if found.writing == USUAL else Values.of(counts))
-    return profile(name, Values.joined(parts))
+    return Profile.of_cells(name, Values.joined(parts))
 
 
 def _common_kind(pooled: Profile, profiles: Profiles) -> str:

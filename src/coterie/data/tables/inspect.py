@@ -24,7 +24,6 @@ from coterie.data.tables.draft import (
     Draft,
     check_event,
     check_goal,
-    draft_rule,
     goal_of,
     timed,
     without_totals,
@@ -32,7 +31,7 @@ from coterie.data.tables.draft import (
 from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of, number_text, places
 from coterie.data.tables.numerals import USUAL, Writing, marks_of
 from coterie.data.tables.plain_csv import WESTERN, first_foreign, likely_encoding
-from coterie.data.tables.profile import Profile, matched, profile
+from coterie.data.tables.profile import Profile, matched
 from coterie.data.tables.proposed_people import find_people, say_left_out
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.recipe import Recipe, Rule
@@ -174,7 +173,7 @@ def _inspect_tables(
     totals = ""
     if goal is not None and task == "auto":
         profiles, totals = without_totals(goal, profiles, tables)
-    drafts = [draft_rule(g, g.of(profiles), list(tables), task if g is goal else "") for g in groups]
+    drafts = [Draft.of(g, g.of(profiles), list(tables), task if g is goal else "") for g in groups]
     its = {d.name: d for d in drafts}
     _drop_named(drafts, leave_out)
     if len(tables) == 1 and not recipe.site:
@@ -205,11 +204,11 @@ def _profiled(table: Table, headers: Sequence[str]) -> dict[str, Profile]:
     """Columns of one file; where some have decimal commas, a comma is one elsewhere, and a point may divide
     thousands. Where semicolons divide cells, a comma may be the decimal mark though no cell shows it.
     """
-    found = {h: profile(h, table.columns[h]) for h in headers}
+    found = {h: Profile.of_cells(h, table.columns[h]) for h in headers}
     if any(f.decimal == "," for f in found.values()):
         open_ones = [h for h, f in found.items() if f.kind == "number" and (f.writing == USUAL or f.grouped)]
         open_ones = [h for h in open_ones if any(marks_of(c).doubtful for c in found[h].values)]
-        found |= {h: profile(h, table.columns[h], commas=True) for h in open_ones}
+        found |= {h: Profile.of_cells(h, table.columns[h], commas=True) for h in open_ones}
     elif table.separator not in ("", ",") and not any(_proves_point(f.values) for f in found.values()):
         for h, f in found.items():
             usual = f.kind == "number" and f.writing == USUAL

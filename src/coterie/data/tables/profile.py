@@ -13,14 +13,14 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
 from coterie.data.intake import Array
 from coterie.data.kinds import KINDS, ColumnKind, Verdict
-from coterie.data.kinds.text import Constant
+from coterie.data.kinds.left_out import Constant
 from coterie.data.tables.cells import Column, Values
 from coterie.data.tables.names import name_and_unit
 from coterie.data.tables.texts import Cell, loose, plain, trimmed
@@ -45,6 +45,29 @@ class Profile(Verdict):
     rows: int
     empty: int
     values: Values
+
+    @classmethod
+    def of_cells(cls, name: str, cells: Iterable[Cell] | Column | Values, commas: bool = False) -> Profile:
+        """Of a column called `name`; `commas` where its file has decimal commas in other columns."""
+        values = Values.of(cells)
+        rows, gaps = values.total(), values.words(lambda c: c == "")
+        empty, values = int(values.counts[gaps].sum()), values.kept(~gaps)
+        blank = values.words(lambda c: isinstance(c, str) and plain(c) in BLANK_WORDS)
+        if blank.any() and {plain(str(c)) for c in values} == {"-", "+"}:  # a column's words for no and yes
+            blank &= values.words(lambda c: plain(str(c)) not in ("-", "+"))
+        marks = tuple(sorted(map(str, values.kept(blank))))
+        values = values.kept(~blank)
+        if not values:
+            found = Verdict("empty", "no cell is filled in", marks=marks)
+            return cls(rows=rows, empty=empty, values=values, **vars(found))
+        kinds = sorted(KINDS.values(), key=lambda kind: kind.cells_at)
+        found = next(v for kind in kinds if (v := kind.of_cells(name, values, commas)) is not None)
+        marks = (*marks, *found.marks)
+        left = values.kept(~values.among(marks, as_written=True)) if marks else values
+        if left.different(1) == 1 and not KINDS[found.kind].lasts:
+            same = cast(Constant, KINDS["constant"]).of_rows(left, rows)
+            found = Verdict(same.kind, same.why, found.writing)
+        return cls(rows=rows, empty=empty, values=left, **{**vars(found), "marks": marks})
 
     @property
     def of(self) -> ColumnKind:
@@ -80,33 +103,6 @@ class Profile(Verdict):
 
 Profiles = Mapping[str, Profile]
 """Of one column, by site."""
-
-
-def profile(name: str, cells: Iterable[Cell] | Column | Values, commas: bool = False) -> Profile:
-    """Of a column called `name`; `commas` where its file has decimal commas in other columns."""
-    values = Values.of(cells)
-    rows, gaps = values.total(), values.words(lambda c: c == "")
-    empty, values = int(values.counts[gaps].sum()), values.kept(~gaps)
-    blank = values.words(lambda c: isinstance(c, str) and plain(c) in BLANK_WORDS)
-    if blank.any() and {plain(str(c)) for c in values} == {"-", "+"}:  # a column's words for no and yes
-        blank &= values.words(lambda c: plain(str(c)) not in ("-", "+"))
-    marks = tuple(sorted(map(str, values.kept(blank))))
-    values = values.kept(~blank)
-    if not values:
-        found = Verdict("empty", "no cell is filled in", marks=marks)
-        return Profile(rows=rows, empty=empty, values=values, **_fields(found))
-    kinds = sorted(KINDS.values(), key=lambda kind: kind.cells_at)
-    found = next(v for kind in kinds if (v := kind.of_cells(name, values, commas)) is not None)
-    marks = (*marks, *found.marks)
-    left = values.kept(~values.among(marks, as_written=True)) if marks else values
-    if left.different(1) == 1 and not KINDS[found.kind].lasts:
-        same = cast(Constant, KINDS["constant"]).of_rows(left, rows)
-        found = Verdict(same.kind, same.why, found.writing)
-    return Profile(rows=rows, empty=empty, values=left, **{**_fields(found), "marks": marks})
-
-
-def _fields(found: Verdict) -> dict[str, Any]:
-    return {f.name: getattr(found, f.name) for f in fields(found)}
 
 
 SAME_MEANING = (

@@ -17,7 +17,6 @@ import tomli_w
 from coterie.core.errors import BadInput, Several, UnknownName
 from coterie.data.kinds import KINDS, in_recipes
 from coterie.data.tables.names import conversion
-from coterie.data.tables.plain_csv import known_encoding
 from coterie.data.tables.recipe import (
     HEAD,
     HERE_KEYS,
@@ -200,7 +199,7 @@ class _Reader:
         by_site = {"": value} if isinstance(value, str) else dict(self.mapping("encoding", value))
         for site, name in by_site.items():
             place = f"encoding.{site}" if site else "encoding"
-            if self.text(place, name) and not known_encoding(name):
+            if self.text(place, name) and not _known_encoding(name):
                 self.wrong(place, f'{_short(name)} is no known encoding: try "cp1252", "latin-1" or "utf-8"')
         return {str(site): name for site, name in by_site.items() if name}
 
@@ -388,3 +387,13 @@ def _short(value: Any) -> str:
     except ValueError:  # a number of thousands of digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _known_encoding(name: str) -> bool:
+    try:
+        b"a".decode(name)
+    except UnicodeError:
+        return True  # of another width
+    except (LookupError, ValueError):
+        return False
+    return True
