@@ -1,6 +1,4 @@
-"""From whatever a user has to arrays that can be learned from, or a one-line refusal that names the client.
-
-Inputs become numbers [sample, ...], targets labels counted from 0 or numbers [sample] (`targets.py`).
+"""From whatever a user has to arrays, or a one-line refusal that names the client; and torch datasets.
 
 A dataset whose items are drawn at random, as pictures are by torchvision's transforms, gives its rows anew at
 each epoch. A client holds the rows as they were read first, and by them it is known which item of the dataset

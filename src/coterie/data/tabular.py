@@ -151,7 +151,13 @@ class TabularPrepare:
         """[column] which ones are absent in a client's training rows; `whose` begins what is refused."""
         table = self._table(train)
         refuse_infinite(table, [c.name for c in self.columns], whose)
-        self._refuse_empty(table, whose)
+        empty = np.isnan(table).all(axis=0) if len(table) else np.zeros(0, dtype=bool)
+        if self.absent == "refuse" and self.missing == "median" and empty.any():  # such a one has no median
+            names = ", ".join(repr(self.columns[i].name) for i in np.flatnonzero(empty))
+            raise BadData(
+                f"{whose}no value in any training row of column {names}, so that it has no median: leave it "
+                f"out, or pass {option('absent', 'mask', 'table')}"
+            )
         return tuple(self._lacking(table).tolist())
 
     def gaps(self, lacks: Sequence[Sequence[bool]]) -> Gaps:
@@ -253,16 +259,6 @@ class TabularPrepare:
         if not gone:
             return Part(mine, fill, told=agreed.told, training=TrainingRange.of(column, values))
         return Part(mine, fill, agreed.mean, agreed.told)
-
-    def _refuse_empty(self, table: Array, whose: str) -> None:
-        """A column without any value has no median."""
-        empty = np.isnan(table).all(axis=0) if len(table) else np.zeros(0, dtype=bool)
-        if self.absent == "refuse" and self.missing == "median" and empty.any():
-            names = ", ".join(repr(self.columns[i].name) for i in np.flatnonzero(empty))
-            raise BadData(
-                f"{whose}no value in any training row of column {names}, so that it has no median: leave it "
-                f"out, or pass {option('absent', 'mask', 'table')}"
-            )
 
     def _lacking(self, table: Array) -> Array:
         """[column] which ones are absent."""

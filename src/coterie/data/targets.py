@@ -277,7 +277,7 @@ def goals_of(
     task: TaskChoice = "auto",
     source: Source = "arrays",
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
-    """Targets as `intake.targets_of` has them; with events, or of a survival, signed times."""
+    """Targets as `_targets_of` has them; with events, or of a survival, signed times."""
     if event is None and task != "survival":
         return _targets_of(y, name, classes, task, source)
     whose = f"client {name!r}: "

@@ -25,7 +25,8 @@ from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.base import SPLITS, Deal, column_of, refuse_other_count
-from coterie.data.partition.counts import Counts, Shares, how_many, some
+from coterie.data.partition.counts import Counts, Shares, how_many
+from coterie.data.tables.texts import some
 
 Unknown = Literal["own", "drop"]
 MANY = 1_000_000  # clients

@@ -16,7 +16,8 @@ from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.bands import notes_on
 from coterie.data.partition.base import SPLITS, Deal, column_of, refuse_other_count
-from coterie.data.partition.counts import check_minimum, some
+from coterie.data.partition.counts import check_minimum
+from coterie.data.tables.texts import some
 
 LEAST = 2  # one row to train and one to test
 NATURAL = "hospital"  # the column that is a silo by itself in the bundled data

@@ -52,7 +52,7 @@ class _Change(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Worth:
+class _Worth:
     """What one column brings at one partner: changes are positive where it helps.
 
     loss       log loss, or mean squared error, without the column less that with it
@@ -78,7 +78,7 @@ class Worth:
         return {**asdict(self), **changes, "helps": self.helps}
 
 
-def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[list[Worth], list[Saying]]:
+def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[list[_Worth], list[Saying]]:
     """Of every column that the requester lacks and a partner records, the most helpful first; and which could
     not be judged, and why.
     """
@@ -94,7 +94,7 @@ def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[lis
     mine = next(rows for rows in sites if rows.site == requester)
     has = _recorded(mine)
     lacks = [i for i in range(len(mine.columns)) if not has[i]]
-    found, notes = list[Worth](), list[Saying]()
+    found, notes = list[_Worth](), list[Saying]()
     for i in lacks:
         judged = False
         for rows in sites:
@@ -132,7 +132,7 @@ def _why_not(rows: SiteRows, column: int, beside: Sequence[int]) -> Saying | Non
     return None
 
 
-def _gain(rows: SiteRows, column: int, beside: Sequence[int], seed: int) -> Worth:
+def _gain(rows: SiteRows, column: int, beside: Sequence[int], seed: int) -> _Worth:
     """Of one column at one partner, beside those others."""
     known = np.flatnonzero(~np.isnan(rows.raw[:, column]))
     whole = replace(rows, raw=rows.raw[known], y=rows.y[known], lines=rows.lines[known])
@@ -153,7 +153,7 @@ def _gain(rows: SiteRows, column: int, beside: Sequence[int], seed: int) -> Wort
             permuted = float(np.mean([_loss_of(whole, m, y) for m in mixed])) - loss
             changes.append((_loss_of(whole, less, y) - loss, score, permuted))
     intervals = (resampled(np.array(d), FOLDS) for d in zip(*changes, strict=True))
-    return Worth(rows.columns[column].name, rows.site, len(whole), len(beside), measure, *intervals)
+    return _Worth(rows.columns[column].name, rows.site, len(whole), len(beside), measure, *intervals)
 
 
 def _narrowed(rows: SiteRows, columns: Sequence[int]) -> SiteRows:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.errors import BadData, BadInput, Several, UnknownName
+from coterie.core.errors import BadData, Several, UnknownName
 from coterie.data.kinds import KINDS
 from coterie.data.kinds.number import HIGH_CODES, LOW_CODES
 from coterie.data.kinds.words import MOST_VALUES, word_for
@@ -253,20 +253,57 @@ REGRESSION = "a number to predict: a regression"
 SAID = {"survival": "the time until the event, or until a row was last seen: a survival"}
 
 
-def timed(target: str, event: str, task: str) -> str:
-    """The task that the target is looked at by, where there is an event."""
-    if not target:
-        raise BadInput(f"event {event!r} without a time: name the column of times as the target too")
-    if plain(target) == plain(event):
-        raise BadInput(f"{event!r} is the target and the event: name the time and the event apart")
-    if task != "auto":
-        raise BadInput(f"task={task} and an event, which makes a survival: leave one out")
-    return "survival"
+@dataclass(frozen=True, eq=False)
+class Goals:
+    """What is to be predicted: the columns of the target and of the event, where there are such."""
+
+    target: Group | None
+    event: Group | None
+
+    @classmethod
+    def of(cls, groups: Sequence[Group], tables: Mapping[str, Table], target: str, event: str) -> Goals:
+        return cls(_named(groups, tables, target, "the target"), _named(groups, tables, event, "the event"))
+
+    def without_totals(
+        self, profiles: Mapping[str, dict[str, Profile]], tables: Mapping[str, Table]
+    ) -> tuple[dict[str, dict[str, Profile]], str]:
+        """The same profiles, with rows of totals without a target; and what is asked about them."""
+        made, cells, where = dict(profiles), set[str](), list[str]()
+        odd = [] if self.target is None else sorted(_odd_goals(self.target.of(profiles)))
+        if self.target is None or not odd:
+            return made, ""
+        for site, header in self.target.headers.items():
+            found, table = profiles[site][header], tables[site]
+            out = np.isin(found.read(), odd)
+            gone = set(found.values.kept(out))
+            marks = sorted(map(same, gone))
+            changed = replace(found, values=found.values.kept(~out), marks=(*found.marks, *marks))
+            made[site] = {**profiles[site], header: changed}
+            cells |= set(marks)
+            here = np.flatnonzero(table.columns[header].each(gone.__contains__))
+            where += [table.where(i) for i in here.tolist()]
+        said = f"{some(sorted(cells))} in {len(where)} row(s) ({some(where)})"
+        return made, (
+            f"{said}, where all others are few whole numbers: totals or means? They count as without a "
+            "target. If so, take these rows out of the file and inspect again; if it is a number to predict, "
+            'take them out of missing and write use = "number"'
+        )
+
+    def check(
+        self, recipe: Recipe, its: Mapping[str, Draft], tables: Mapping[str, Table], task: str
+    ) -> Recipe:
+        """The recipe with goals that can be learned, of the drafts by name; whether rows lack them."""
+        if self.target is not None:
+            recipe = replace(recipe, target=self.target.name)
+            recipe = _check_target(recipe, its[recipe.target], tables, task)
+        if self.event is not None:
+            recipe = replace(recipe, event=self.event.name)
+            recipe = _check_event(recipe, its[recipe.event], tables)
+        return recipe
 
 
-def goal_of(
-    groups: Sequence[Group], target: str, tables: Mapping[str, Table], what: str = "the target"
-) -> Group | None:
+def _named(groups: Sequence[Group], tables: Mapping[str, Table], target: str, what: str) -> Group | None:
+    """A goal's column, which all tables must have; None where there is no such goal."""
     if not target:
         return None
     named = [g for g in groups if plain(target) in {plain(g.name), *map(plain, g.headers.values())}]
@@ -279,7 +316,7 @@ def goal_of(
     return named[0]
 
 
-def check_goal(recipe: Recipe, draft: Draft, tables: Mapping[str, Table], task: str) -> Recipe:
+def _check_target(recipe: Recipe, draft: Draft, tables: Mapping[str, Table], task: str) -> Recipe:
     """A target that can be learned; whether rows lack it."""
     where = ", ".join(t.name for t in tables.values())
     founds = list(draft.profiles.values())
@@ -313,7 +350,7 @@ def check_goal(recipe: Recipe, draft: Draft, tables: Mapping[str, Table], task: 
     return _without_gaps(recipe, draft, "target")
 
 
-def check_event(recipe: Recipe, draft: Draft, tables: Mapping[str, Table]) -> Recipe:
+def _check_event(recipe: Recipe, draft: Draft, tables: Mapping[str, Table]) -> Recipe:
     """An event that was seen or not; whether rows lack it."""
     if draft.rule.use != "flag":
         words = draft.rule.values
@@ -332,7 +369,6 @@ def check_event(recipe: Recipe, draft: Draft, tables: Mapping[str, Table]) -> Re
 
 
 def _without_gaps(recipe: Recipe, draft: Draft, what: str) -> Recipe:
-    """Rows without a target are a question."""
     gaps = {s: p.rows - p.known for s, p in draft.profiles.items()}
     if total := sum(gaps.values()):
         by_site = ", ".join(f"{s} {n}" for s, n in gaps.items() if n)
@@ -343,11 +379,10 @@ def _without_gaps(recipe: Recipe, draft: Draft, what: str) -> Recipe:
     return recipe
 
 
-# rows of totals or means below a table: a target of classes that is something else in one row of a file
-
-
 def _odd_goals(profiles: Mapping[str, Profile]) -> set[float]:
-    """Numbers of few rows that cannot be classes as all others are; empty where numbers are to predict."""
+    """Numbers of few rows that cannot be classes as all others are, such as totals or means below a table;
+    empty where numbers are to predict.
+    """
     counts = Counter[float]()
     for found in profiles.values():
         read = found.read()
@@ -362,28 +397,3 @@ def _odd_goals(profiles: Mapping[str, Profile]) -> set[float]:
     odd = {v for v in counts if v % 1 or (v not in usual and abs(v) >= BEYOND * max(top, 1.0))}
     rows = sum(counts[v] for v in odd)
     return odd if rows <= max(EACH * len(profiles), EVEN_FEWER * counts.total()) else set()
-
-
-def without_totals(
-    goal: Group, profiles: Mapping[str, dict[str, Profile]], tables: Mapping[str, Table]
-) -> tuple[dict[str, dict[str, Profile]], str]:
-    """The same profiles, with rows of totals without a target; and what is asked about them."""
-    made, cells_of, where = dict(profiles), dict[str, list[str]](), list[str]()
-    odd = _odd_goals(goal.of(profiles))
-    for site, header in goal.headers.items() if odd else ():
-        found = profiles[site][header]
-        out = np.isin(found.read(), list(odd))
-        gone, left = set(found.values.kept(out)), found.values.kept(~out)
-        cells_of[site] = sorted(map(same, gone))
-        changed = replace(found, values=left, marks=(*found.marks, *cells_of[site]))
-        made[site] = {**profiles[site], header: changed}
-        here = tables[site].columns[header].each(gone.__contains__)
-        where += [tables[site].where(i) for i in np.flatnonzero(here).tolist()]
-    if not where:
-        return dict(profiles), ""
-    values = some(sorted({c for cells in cells_of.values() for c in cells}))
-    return made, (
-        f"{values} in {len(where)} row(s) ({some(where)}), where all others are few whole numbers: totals or "
-        "means? They count as without a target. If so, take these rows out of the file and inspect again; if "
-        'it is a number to predict, take them out of missing and write use = "number"'
-    )
