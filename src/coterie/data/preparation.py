@@ -293,22 +293,16 @@ def preparation_from_dict(table: Mapping[str, Any]) -> Preparation:
             quantiles, codes = (tuple(map(float, held[key])) for key in ("quantiles", "codes"))
             training = TrainingRange(quantiles, codes, float(held["missing"]))
         part = Part(column, fill, instead, bool(entry["told"]), bool(entry["unused"]), training)
-        _refuse_odd(part)
+        held_in = (*column.codes, *instead, *scale, fill or 0.0)
+        if not all(map(math.isfinite, held_in)) or column.spread <= 0:
+            said = f"numbers of column {column.name!r} are not finite"
+            raise ValueError(f"{said}, or its spread is not above 0")
+        if len(column.codes) != len(values) or (instead and len(instead) != len(column.inputs)):
+            raise ValueError(f"column {column.name!r} has not as many numbers as inputs")
         parts.append(part)
     if len({p.column.name for p in parts}) < len(parts) or not parts:
         raise ValueError("its columns are none, or one is there twice")
     return Preparation(tuple(parts), bool(table["drops"]))
-
-
-def _refuse_odd(part: Part) -> None:
-    """A column that a file describes so that no fit can have made it."""
-    column = part.column
-    numbers = (*column.codes, *part.instead, column.center, column.spread, part.fill or 0.0)
-    if not all(map(math.isfinite, numbers)) or column.spread <= 0:
-        raise ValueError(f"numbers of column {column.name!r} are not finite, or its spread is not above 0")
-    wanted = len(column.inputs)
-    if len(column.codes) != len(column.values) or (part.instead and len(part.instead) != wanted):
-        raise ValueError(f"column {column.name!r} has not as many numbers as inputs")
 
 
 def as_they_are(features: Sequence[str], inputs: Array) -> Preparation:

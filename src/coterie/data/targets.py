@@ -285,19 +285,14 @@ def goals_of(
         beside = "classes" if classes is not None else f"task={task!r}"
         raise BadInput(f"{whose}{beside} beside an event, which makes a survival: leave one out")
     if event is None:
-        y, event = _pairs_of(y, whose)
+        array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise BadData(
+                f"{whose}targets of a survival have shape {array.shape}, but need pairs (time, event): pass "
+                "event=, 1 where the event was seen, 0 where not"
+            )
+        y, event = array.T
     return _survival_targets(y, event, whose), (), ()
-
-
-def _pairs_of(y: Any, whose: str) -> tuple[Array, Array]:
-    """Times and events of pairs [row, 2]."""
-    array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise BadData(
-            f"{whose}targets of a survival have shape {array.shape}, but need pairs (time, event): pass "
-            "event=, 1 where the event was seen, 0 where not"
-        )
-    return array[:, 0], array[:, 1]
 
 
 def stored(times: Array) -> Array:
