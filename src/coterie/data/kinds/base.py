@@ -10,13 +10,14 @@ An entry is asked in this order, wherever a column goes:
 
 A kind that is only ever left out has the first two. What an entry does not say is as the defaults here have
 it: a number of no unit that goes in as it is. Flag, category and ordered, whose cells are words of a list,
-stand in `words.py`.
+have `Words` in common.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ import numpy.typing as npt
 from coterie.core.errors import BadInput, UnknownName
 from coterie.data.tables.cells import Spellings, Values
 from coterie.data.tables.numerals import USUAL, Writing
-from coterie.data.tables.texts import Cell
+from coterie.data.tables.texts import Cell, same, some
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -240,3 +241,47 @@ def in_recipes() -> tuple[str, ...]:
 def of_models() -> tuple[str, ...]:
     """What raw columns of a model may be."""
     return tuple(k.name for k in sorted(KINDS.values(), key=lambda k: k.place) if k.encodes)
+
+
+class Words(ColumnKind):
+    words = True
+    least = 1  # values that it needs
+    needs = "values"
+
+    def check(self, rule: Rule, recipe: Recipe) -> list[tuple[str, str]]:
+        if len(rule.values) < self.least or (self.least > 1 and len(rule.values) != self.least):
+            return [("", f"used as {self.name}, it needs {self.needs}; got {list(rule.values)}")]
+        found = list[tuple[str, str]]()
+        if rule.codes and len(rule.codes) != len(rule.values):
+            found.append(("", f"{len(rule.codes)} codes for {len(rule.values)} values: give one for each"))
+        known = {same(v) for v in rule.values}
+        for site in ("", *rule.at):  # a site that writes 1 and 2 for 0 and 1 says so of both
+            here = rule.here(site).spellings
+            spot, told = f"at.{site}.spellings" if site else "spellings", {**rule.spellings, **here}
+            found += [(spot, str(UnknownName("value", v, rule.values))) for v in told if same(v) not in known]
+            said = Counter(known - {same(v) for v in here})  # its 1 is then no other site's 1
+            for value, words in told.items():
+                said.update({same(w) for w in words} - {same(value)})
+            twice = ((word, count) for word, count in said.items() if count > 1)
+            found += [(spot, f"{word!r} stands for {n} values: keep it under one") for word, n in twice]
+        return found
+
+    def column(self, rule: Rule) -> Column:
+        codes = rule.codes or tuple(map(float, range(len(rule.values))))
+        return replace(super().column(rule), values=rule.values, codes=codes, unit="")
+
+    def read(self, reading: Reading, rule: Rule, written: Written) -> Read:
+        """Words become the numbers of their values; what is none of them stays NaN without being missing."""
+        words, numbers = rule.words(reading.site), dict(zip(rule.values, rule.column.codes, strict=True))
+        read = [
+            np.nan if gone else numbers.get(words.get(same(cell), cell), np.nan)
+            for cell, gone in zip(written.cells, written.gone, strict=True)
+        ]
+        return Read(np.array(read, dtype=np.float64), written.gone, written.codes)
+
+    def misfit(self, rule: Rule, site: str, value: str, cell: Cell) -> str:
+        may, place = some(list(rule.values), 8), f"[columns.{rule.name}]"
+        return f"{value} is not one of {may}: correct it, or list it as missing or a spelling under {place}"
+
+    def allowed(self, column: Column) -> tuple[float, ...] | None:
+        return column.codes

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.core.errors import UnknownName
-from coterie.data.kinds.base import Array, ColumnKind, Read, Verdict, Written, register
+from coterie.data.kinds.base import Array, Verdict, Words, register
 from coterie.data.tables.cells import Values
 from coterie.data.tables.names import SCALE_WORDS, words_in
 from coterie.data.tables.texts import Cell, number_of, same, some
@@ -22,10 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from coterie.data.preparation import Column
-    from coterie.data.tables.apply_recipe import Reading
     from coterie.data.tables.draft import Draft
     from coterie.data.tables.numerals import Numbers
-    from coterie.data.tables.recipe import Recipe, Rule, Spellings
+    from coterie.data.tables.recipe import Spellings
 
 FLAGS = (
     ("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"), ("0", "1"), ("nein", "ja"), ("non", "oui"),
@@ -50,52 +47,8 @@ SCALES = (
 )  # fmt: skip
 
 
-class _Words(ColumnKind):
-    words = True
-    least = 1  # values that it needs
-    needs = "values"
-
-    def check(self, rule: Rule, recipe: Recipe) -> list[tuple[str, str]]:
-        if len(rule.values) < self.least or (self.least > 1 and len(rule.values) != self.least):
-            return [("", f"used as {self.name}, it needs {self.needs}; got {list(rule.values)}")]
-        found = list[tuple[str, str]]()
-        if rule.codes and len(rule.codes) != len(rule.values):
-            found.append(("", f"{len(rule.codes)} codes for {len(rule.values)} values: give one for each"))
-        known = {same(v) for v in rule.values}
-        for site in ("", *rule.at):  # a site that writes 1 and 2 for 0 and 1 says so of both
-            here = rule.here(site).spellings
-            spot, told = f"at.{site}.spellings" if site else "spellings", {**rule.spellings, **here}
-            found += [(spot, str(UnknownName("value", v, rule.values))) for v in told if same(v) not in known]
-            said = Counter(known - {same(v) for v in here})  # its 1 is then no other site's 1
-            for value, words in told.items():
-                said.update({same(w) for w in words} - {same(value)})
-            twice = ((word, count) for word, count in said.items() if count > 1)
-            found += [(spot, f"{word!r} stands for {n} values: keep it under one") for word, n in twice]
-        return found
-
-    def column(self, rule: Rule) -> Column:
-        codes = rule.codes or tuple(map(float, range(len(rule.values))))
-        return replace(super().column(rule), values=rule.values, codes=codes, unit="")
-
-    def read(self, reading: Reading, rule: Rule, written: Written) -> Read:
-        """Words become the numbers of their values; what is none of them stays NaN without being missing."""
-        words, numbers = rule.words(reading.site), dict(zip(rule.values, rule.column.codes, strict=True))
-        read = [
-            np.nan if gone else numbers.get(words.get(same(cell), cell), np.nan)
-            for cell, gone in zip(written.cells, written.gone, strict=True)
-        ]
-        return Read(np.array(read, dtype=np.float64), written.gone, written.codes)
-
-    def misfit(self, rule: Rule, site: str, value: str, cell: Cell) -> str:
-        may, place = some(list(rule.values), 8), f"[columns.{rule.name}]"
-        return f"{value} is not one of {may}: correct it, or list it as missing or a spelling under {place}"
-
-    def allowed(self, column: Column) -> tuple[float, ...] | None:
-        return column.codes
-
-
 @register
-class _Flag(_Words):
+class _Flag(Words):
     name = "flag"
     about = "flag (no or yes)"
     place = 20
@@ -150,7 +103,7 @@ def word_for(cell: Cell) -> str:
 
 
 @register
-class _Category(_Words):
+class _Category(Words):
     name = "category"
     about = "category"
     place = 30
@@ -208,7 +161,7 @@ class _Category(_Words):
 
 
 @register
-class _Ordered(_Words):
+class _Ordered(Words):
     name = "ordered"
     about = "ordered (steps of equal width)"
     place = 40
