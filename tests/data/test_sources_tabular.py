@@ -11,7 +11,7 @@ import pytest
 from coterie.core.errors import BadData, UnknownName
 from coterie.data.dataset import Arrays
 from coterie.data.preparation import Column, coded, numbers, preparation_from_dict
-from coterie.data.tabular import Moments, TabularPrepare, joined, moments_of
+from coterie.data.tabular import Moments, TabularPrepare
 
 NaN = np.nan
 COLUMNS = (Column("a"), Column("f", "flag"), coded("c", (1, 2, 3), ("low", "mid", "high")))
@@ -97,12 +97,12 @@ class TestTogether:
 
     def test_a_shared_scale_is_that_of_all_rows_in_one_place(self):
         one, other = np.array([1, 3, 5, NaN]), np.array([10.0, 20.0])
-        found = joined([moments_of(one), moments_of(other), moments_of(np.array([NaN]))])
+        found = Moments.joined([Moments.of(one), Moments.of(other), Moments.of(np.array([NaN]))])
         every = np.array([1, 3, 5, 10, 20])
         assert found.known == 5
         assert found.mean == pytest.approx(every.mean())
         assert found.deviation == pytest.approx(every.std())
-        assert joined([Moments(0, NaN, 0.0)]).known == 0
+        assert Moments.joined([Moments(0, NaN, 0.0)]).known == 0
 
     @pytest.mark.parametrize(
         ("scale", "first", "second"),

@@ -26,7 +26,7 @@ from coterie.data.quality import (
 from coterie.data.quality.check import number, percent, worst_first
 from coterie.data.quality.checks import CHECKS, at_home, checked
 from coterie.data.quality.ranges import shipped
-from coterie.data.quality.site_rows import sketch_of, spread_of
+from coterie.data.quality.site_rows import Sketch, spread_of
 from coterie.data.tables.names import conversions_for
 
 NAN = math.nan
@@ -169,7 +169,7 @@ def test_a_share_of_rows_by_what_other_sites_have():
     odd = drawn(7, 300, 0.2, 75)
     odd[::5] = (odd[::5] / 0.45359237).round(1)
     assert units.check(site("d", weight=odd), shipped()) == []
-    sketches = [sketch_of(rows) for rows in (*sites, site("d", weight=odd))]
+    sketches = [Sketch.of(rows) for rows in (*sites, site("d", weight=odd))]
     (found,) = units.shares_across(sketches, shipped(), [])
     assert (found.site, found.column, found.lines) == ("d", "weight", ())
     assert found.share == pytest.approx(0.2, abs=0.03)
@@ -273,7 +273,7 @@ def test_columns_that_a_site_lacks_or_misses_more_than_others():
     known = np.arange(50.0)
     half = np.where(np.arange(50) % 2 == 0, NAN, known)
     sites = [site("a", c=known, d=known), site("b", c=known, d=known), site("c", c=known * NAN, d=half)]
-    found = missing.across([sketch_of(rows) for rows in sites])
+    found = missing.across([Sketch.of(rows) for rows in sites])
     assert [(f.site, f.column, f.share) for f in found] == [("c", "c", 1.0), ("c", "d", 0.5)]
     assert "is not recorded here, and is at a, b" in found[0].says
 
@@ -367,10 +367,10 @@ def test_without_cleanlab_all_else_works_and_one_line_says_how_to_get_it(monkeyp
 
 def test_a_sketch_has_rounded_quantiles_of_enough_numbers_alone():
     rows = site(a=np.arange(100) / 3, few=[*range(19), *[NAN] * 81])
-    a, few = sketch_of(rows).columns
+    a, few = Sketch.of(rows).columns
     assert (a.quantiles[9], a.quantiles[0]) == (16.5, 1.65)
     assert (few.known, few.missing, few.quantiles) == (19, 81, ())
-    assert sketch_of(rows, fewest=101).columns[0].quantiles == ()
+    assert Sketch.of(rows, fewest=101).columns[0].quantiles == ()
 
 
 def test_findings_come_worst_first_and_nothing_is_changed():

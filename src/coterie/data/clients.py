@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -26,23 +27,13 @@ from coterie.core.checks import (
     is_number,
     or_none,
 )
-from coterie.core.errors import BadData, BadInput
+from coterie.core.errors import BadData, BadInput, CoterieWarning
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, hold_out, parts_of
 from coterie.data.frames import naming_client, rows_of_frame
-from coterie.data.intake import (
-    Array,
-    TaskChoice,
-    check_rows,
-    far_off,
-    inputs_of,
-    is_random,
-    read_pairs,
-    reread_of,
-    unused_labels,
-)
+from coterie.data.intake import Array, TaskChoice, as_array, is_random, read_pairs, reread_of
 from coterie.data.tabular import Missing, TabularPrepare
-from coterie.data.targets import TABLE, goals_of
+from coterie.data.targets import goals_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +49,8 @@ DATASET = Kind(
 )
 ROWS = {"validation": SHARE, "seed": SEED, "classes": or_none(CLASSES), "task": TEXT}
 RULES = ("missing", "scale", "absent")
+MANY_UNUSED, UNUSED = 100, 10  # highest label, and times as high as there are labels, that are worth a word
+FAR = 30.0  # a standardised value is nearer than that, but for mistakes
 
 
 class Client(core.Client):
@@ -95,18 +88,18 @@ class Client(core.Client):
         task="survival".
         """
         check_choice("task", task, get_args(TaskChoice))
-        x_all, columns = inputs_of(X, name, features)
+        x_all, columns = _inputs_of(X, name, features)
         y_all, names, said = goals_of(y, event, name, classes, task)
         censored = event is not None or task == "survival"
-        check_rows(x_all, y_all, name, columns)
-        train, held, out = drawn(y_all, None if isinstance(test, tuple) else test, validation, seed, name)
+        _check_rows(x_all, y_all, name, columns)
+        train, held, out = _drawn(y_all, None if isinstance(test, tuple) else test, validation, seed, name)
         x_test, y_test = x_all[out], y_all[out]
         if isinstance(test, tuple):
-            x_test, test_columns = inputs_of(test[0], name, features)
+            x_test, test_columns = _inputs_of(test[0], name, features)
             known: TaskChoice = "classification" if y_all.dtype.kind == "i" else "regression"
             known = "survival" if censored else known
             y_test, _, _ = goals_of(test[1], None, name, names or None if classes is None else classes, known)
-            check_rows(x_test, y_test, name, test_columns)
+            _check_rows(x_test, y_test, name, test_columns)
             if test_columns != columns or x_test.shape[1:] != x_all.shape[1:]:
                 raise BadData(f"client {name!r}: test and training columns differ: give both the same")
         pools = Arrays(x_all[train], y_all[train]), Arrays(x_all[held], y_all[held]), Arrays(x_test, y_test)
@@ -115,7 +108,7 @@ class Client(core.Client):
             **parts_of(pools),
             features=tuple(map(str, columns)),
             classes=names,
-            notes=(*said, *unused_labels(y_all, name, names), *far_off(x_all[train], name, columns)),
+            notes=(*said, *_unused_labels(y_all, name, names), *far_off(x_all[train], name, columns)),
             censored=censored,
         )
 
@@ -168,20 +161,20 @@ class Client(core.Client):
         check_choice("task", task, get_args(TaskChoice))
         with naming_client(name):
             columns, raw, y, seen = rows_of_frame(frame, target, event, leave_out, constants, scale, missing)
-        y, names, said = goals_of(y, seen, name, classes, task, TABLE)
-        check_rows(np.zeros((len(raw), 1)), y, name, ())
-        pools = [Arrays(raw[rows], y[rows]) for rows in drawn(y, test, validation, seed, name)]
+        y, names, said = goals_of(y, seen, name, classes, task, "table")
+        _check_rows(np.zeros((len(raw), 1)), y, name, ())
+        pools = [Arrays(raw[rows], y[rows]) for rows in _drawn(y, test, validation, seed, name)]
         (way,) = TabularPrepare(columns, missing, scale, absent).fitted(pools[:1], [name])
         with naming_client(name):
             made, done = way(*pools)
         for pool in filter(len, made):
-            check_rows(pool.x, pool.y, name, way.features)
+            _check_rows(pool.x, pool.y, name, way.features)
         return cls(
             name,
             **parts_of(made),
             features=way.features,
             classes=names,
-            notes=(*said, *unused_labels(y, name, names), *done, *far_off(made[0].x, name, way.features)),
+            notes=(*said, *_unused_labels(y, name, names), *done, *far_off(made[0].x, name, way.features)),
             preparation=way,
             censored=event is not None,
         )
@@ -244,7 +237,7 @@ def _has_classes(dataset: Any) -> bool:
     return False
 
 
-def drawn(
+def _drawn(
     y: Array, test: float | None, validation: float, seed: int, name: str
 ) -> tuple[Array, Array, Array]:
     """Numbers of the rows for training, validation and testing; with test=None none are for testing."""
@@ -256,3 +249,90 @@ def drawn(
         return rows, rows[:0], out
     keep, hold = hold_out(y[rows], validation, key.at("validation").numpy(), whose)
     return rows[keep], rows[hold], out
+
+
+def _inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
+    import pandas as pd  # only here: it takes a while to import
+
+    if isinstance(X, pd.DataFrame):
+        if X.columns.has_duplicates:
+            column = X.columns[X.columns.duplicated()][0]
+            raise BadData(f"client {name!r}: column {column!r} is there twice: rename or drop one")
+        for column in X.columns:
+            kind = X[column].dtype
+            if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
+                raise BadData(
+                    f"client {name!r}: column {column!r} holds {kind}, not numbers: "
+                    "use Client.from_frame or clients_from, which encode it"
+                )
+        features = [str(c) for c in X.columns] if features is None else features
+        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+    array = as_array(X, name, "inputs")
+    if array.dtype.kind not in "biuf":
+        raise BadData(f"client {name!r}: inputs hold {array.dtype}, not numbers: encode them first")
+    if array.ndim < 2:
+        raise BadData(f"client {name!r}: inputs have shape {array.shape}, but need [samples, features, ...]")
+    if 0 in array.shape[1:]:
+        raise BadData(f"client {name!r}: inputs have shape {array.shape}, no columns to learn from: add some")
+    columns = () if features is None else tuple(features)
+    if columns and array.ndim == 2 and len(columns) != array.shape[1]:
+        raise BadData(
+            f"client {name!r}: {len(columns)} feature names for {array.shape[1]} columns: name each once"
+        )
+    return array, columns
+
+
+def _check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
+    if len(x) != len(y):
+        raise BadData(f"client {name!r}: {len(x)} inputs but {len(y)} targets: give one target for each")
+    if len(y) == 0:
+        raise BadData(f"client {name!r} is empty: add samples or leave it out")
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite to us
+        bad = ~np.isfinite(x.reshape(len(x), -1).astype(np.float32))
+        y_bad = y.dtype.kind == "f" and not np.isfinite(y.astype(np.float32)).all()
+    if bad.any():
+        row, column = map(int, np.argwhere(bad)[0])
+        label = repr(columns[column]) if columns and x.ndim == 2 else str(column)
+        value = x.reshape(len(x), -1)[row, column]
+        raise BadData(
+            f"client {name!r}: column {label} is {value} in row {row} "
+            f"({int(bad.sum())} such values): fill or drop them"
+        )
+    if y_bad:
+        raise BadData(f"client {name!r}: a target is NaN or infinite: fill or drop it")
+
+
+def _unused_labels(y: Array, name: str, names: Sequence[str]) -> tuple[str, ...]:
+    """A note, and a warning, of class numbers so high that most of a model's outputs stand for nothing."""
+    if y.dtype.kind != "i" or names or not len(y):
+        return ()
+    highest, many = int(y.max()), len(np.unique(y))
+    if highest < MANY_UNUSED or highest < UNUSED * many:
+        return ()
+    said = (
+        f"labels of client {name!r} go up to {highest}, with {many} different ones: the model gets "
+        f"{highest + 1} outputs; name them in classes=[...], or pass task='regression' if they are numbers"
+    )
+    warnings.warn(said, CoterieWarning, stacklevel=4)
+    return (said,)
+
+
+def far_off(x: Array, name: str, columns: Sequence[str]) -> tuple[str, ...]:
+    """A note, and a warning, of training inputs so far from 0 that steps of a usual size may overshoot."""
+    with np.errstate(over="ignore"):
+        reach = np.abs(np.asarray(x, dtype=np.float64).reshape(len(x), -1)).max(axis=0, initial=0.0)
+    far = np.flatnonzero(reach > FAR)
+    if not len(far):
+        return ()
+    table = x.ndim == 2
+    far = far[np.argsort(-reach[far], kind="stable")]
+    called = [repr(columns[i]) if table and len(columns) > i else str(i) for i in far.tolist()]
+    others = f" (and {len(far) - 1} more beyond {FAR:g})" if len(far) > 1 else ""
+    which, remedy = f"column {called[0]}", "standardise it, or use clients_from"
+    if not table:
+        which, others, remedy = "an input", "", "divide pictures by 255, for instance"
+    warning = f"{which} of client {name!r} reaches {reach[far[0]]:g}{others}: {remedy}"
+    warnings.warn(warning, CoterieWarning, stacklevel=4)
+    some = [f"{c} reaches {reach[i]:g}" for c, i in zip(called[:5], far, strict=False)]
+    said = "standardise them or use clients_from" if table else remedy
+    return (f"inputs far from 0, {said}: {', '.join(some)}{', ...' if len(far) > 5 else ''}",)

@@ -6,6 +6,7 @@ same rows, seed and rules give the same clients.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -27,18 +28,19 @@ from coterie.core.checks import (
     is_path,
     or_none,
 )
-from coterie.core.errors import BadData, BadInput, CoterieError, lines_of, shown
+from coterie.core.errors import BadData, BadInput, CoterieError, CoterieWarning, lines_of, shown
 from coterie.core.seeds import Key
 from coterie.data.build import deal_clients
-from coterie.data.clients import ROWS, RULES, Client
+from coterie.data.clients import ROWS, RULES, Client, far_off
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.frames import FrameRows, refuse, rows_of_frames
-from coterie.data.intake import Array, TaskChoice, far_off
+from coterie.data.intake import Array, TaskChoice
 from coterie.data.partition.base import Deal
 from coterie.data.partition.silos import in_order
 from coterie.data.tables.recipe import Recipe
+from coterie.data.tables.texts import plain
 from coterie.data.tabular import Absent, Missing, Scale, TabularPrepare
-from coterie.data.targets import TABLES, apart_in_classes, goals_of, refuse_spellings
+from coterie.data.targets import FEW, goals_of
 
 Tables = Any
 """{name: DataFrame}; one DataFrame, or file, with a column that tells sites apart; files, one a site."""
@@ -105,7 +107,7 @@ def clients_from(
     data, owner = rows_from(tables, recipe=recipe, leave_out=leave_out, **given, **rules)
     shares: dict[str, Any] = {"test": test, "validation": validation}
     columns: dict[str, Any] = {"forbid": tuple(map(str, forbid)), "require": tuple(map(str, require))}
-    key, split = Key(seed).at("data"), Given(tuple(owner))
+    key, split = Key(seed).at("data"), _Given(tuple(owner))
     dealt = deal_clients(data, split, None, key, one_class=True, **shares, **columns)  # as the shell does
     of_all = (*data.notes, *dealt.chosen)  # what stands with each
     return [_with_notes(client, of_all, dealt.recipe) for client in dealt.clients]
@@ -175,7 +177,7 @@ def rows_from(
 
 
 @dataclass(frozen=True)
-class Given:
+class _Given:
     """A split that is known beforehand: one client for each name, in the order of names."""
 
     whose: tuple[str, ...]
@@ -220,10 +222,10 @@ def _targets(
     """Of all tables; times and events are looked at table by table, whose rows are counted from 0."""
     if rows.event is None:
         whose = ", ".join(dict.fromkeys(rows.owner))
-        y, names, notes = goals_of(rows.y, None, whose, classes, task, TABLES)
+        y, names, notes = goals_of(rows.y, None, whose, classes, task, "tables")
         if classes is None and names:
-            refuse_spellings(names)
-            notes = (*notes, *apart_in_classes(np.array(rows.owner), y, names))
+            _refuse_spellings(names)
+            notes = (*notes, *_apart_in_classes(np.array(rows.owner), y, names))
         return y, names, notes
     owner, parts, troubles = np.array(rows.owner), list[Array](), list[str]()
     for name in dict.fromkeys(rows.owner):
@@ -234,6 +236,30 @@ def _targets(
             troubles.append(str(error))
     refuse(troubles)
     return np.concatenate(parts), (), ()
+
+
+def _refuse_spellings(names: Sequence[str]) -> None:
+    """Classes that differ in case or blanks alone are one class, written in several ways."""
+    same = dict[str, list[str]]()
+    for name in names:
+        same.setdefault(plain(name), []).append(name)
+    twins = [written for written in same.values() if len(written) > 1]
+    if twins:
+        shown = "; ".join(" and ".join(map(repr, written)) for written in twins)
+        raise BadData(f"classes that differ in case or blanks alone: {shown}: write each in one way")
+
+
+def _apart_in_classes(owner: Array, y: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """A note, and a warning, of tables that have no class in common with any other: other words, perhaps."""
+    each = {str(name): set(np.unique(y[owner == name]).tolist()) for name in dict.fromkeys(owner.tolist())}
+    others = {name: set[Any]().union(*(each[other] for other in each if other != name)) for name in each}
+    lone = [name for name, mine in each.items() if len(mine) > 1 and not mine & others[name]]
+    if not lone or len(each) < 2 or len(names) > FEW:
+        return ()
+    said = "; ".join(f"{name} has {', '.join(names[c] for c in sorted(each[name]))}" for name in lone[:5])
+    note = f"no class in common with any other table: {said}: are they other words for the same?"
+    warnings.warn(note, CoterieWarning, stacklevel=5)
+    return (note,)
 
 
 def _files(tables: Tables, site: str | None) -> tuple[str, ...]:

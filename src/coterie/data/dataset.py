@@ -185,13 +185,13 @@ def hold_out_whole(
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)
 
 
-class Parts(TypedDict):
+class _Parts(TypedDict):
     train: Samples
     validation: Samples
     test: Samples
 
 
-def parts_of(pools: Sequence[Arrays]) -> Parts:
+def parts_of(pools: Sequence[Arrays]) -> _Parts:
     """Rows for training, validation and testing as a client has them."""
     train, validation, test = (samples(pool.x, pool.y) for pool in pools)
     return {"train": train, "validation": validation, "test": test}

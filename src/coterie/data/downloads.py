@@ -75,7 +75,7 @@ def obtain(files: Sequence[PublishedFile], folders: Sequence[str], fetch: Fetch 
     target = store(folders[0])
     for file in missing:
         try:
-            download(file, target, fetch or http_fetch)
+            _download(file, target, fetch or http_fetch)
         except OSError as error:
             names = ", ".join(f.name for f in missing)
             raise BadData(
@@ -111,7 +111,7 @@ def _digest(path: Path, algorithm: str, size: int, changed: int) -> str:
     return f"{algorithm}:{found.hexdigest()}"
 
 
-def download(file: PublishedFile, folder: Path, fetch: Fetch) -> Path:
+def _download(file: PublishedFile, folder: Path, fetch: Fetch) -> Path:
     """Fetches under a temporary name, checks the sum, then renames; raises OSError if fetching fails."""
     fresh = [place for place in (folder, *folder.parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +145,7 @@ def http_fetch(url: str, path: Path) -> None:
     if not sys.stderr.isatty():
         pooch.HTTPDownloader(**options)(url, str(path), None)
         return
-    with _Bar(url.rpartition("/")[2]) as bar:
+    with contextlib.closing(_Bar(url.rpartition("/")[2])) as bar:
         pooch.HTTPDownloader(progressbar=bar, **options)(url, str(path), None)
 
 
@@ -159,13 +159,7 @@ class _Bar:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.progress.add_task(name, total=None)
-
-    def __enter__(self) -> _Bar:
         self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def total(self) -> float | None:

@@ -130,11 +130,6 @@ def forbidden_note(name: str, made: Sequence[str] = ()) -> str:
 # who records a column
 
 
-def unrecorded(data: Dataset, pools: Sequence[Arrays], require: Sequence[str]) -> tuple[str, ...]:
-    """The required columns of which none of these rows has a value."""
-    return tuple(name for name in require if not any(known(_values_of(data, p, name)) for p in pools))
-
-
 def _values_of(data: Dataset, pool: Arrays, name: str) -> Array:
     """[row] of a column; as the table has it, where inputs are made of several."""
     raw = {plain(column): values for column, values in (pool.columns or {}).items()}
@@ -143,7 +138,7 @@ def _values_of(data: Dataset, pool: Arrays, name: str) -> Array:
     return np.asarray(pool.x[:, [plain(origin[0]) for origin in _origins(data)].index(plain(name))])
 
 
-def known(values: Array) -> bool:
+def _known(values: Array) -> bool:
     """Whether any is there: neither None nor NaN."""
     return any(value is not None and value == value for value in values.tolist())
 
@@ -157,7 +152,7 @@ def recording(
         pools = [data.train.take(np.flatnonzero(deal.owner == number))]
         if data.test is not None and published is not None:
             pools.append(data.test.take(np.flatnonzero(published.owner == number)))
-        lacks[name] = unrecorded(data, pools, require)
+        lacks[name] = tuple(c for c in require if not any(_known(_values_of(data, p, c)) for p in pools))
     kept = [i for i, name in enumerate(deal.names) if not lacks[name]]
     if len(kept) == len(deal.names):
         return deal, published, ()

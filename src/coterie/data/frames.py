@@ -45,7 +45,7 @@ def _column_of(name: str, values: pd.Series[Any]) -> Column:
     from pandas.api import types
 
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return category(name, list(values.cat.categories))
+        return _category(name, list(values.cat.categories))
     if types.is_bool_dtype(values.dtype):
         return Column(name, "flag")
     if types.is_numeric_dtype(values.dtype) and not types.is_complex_dtype(values.dtype):
@@ -61,10 +61,10 @@ def _column_of(name: str, values: pd.Series[Any]) -> Column:
             f"column {name!r} holds {found} ({values.dtype}), neither numbers nor texts: leave it out, or "
             "make numbers of it, such as days since a date"
         )
-    return category(name, sorted(set(known)))
+    return _category(name, sorted(set(known)))
 
 
-def category(name: str, values: Sequence[Any]) -> Column:
+def _category(name: str, values: Sequence[Any]) -> Column:
     return Column(name, "category", tuple(map(str, values)), tuple(map(float, range(len(values)))))
 
 

@@ -1,6 +1,4 @@
-"""From whatever a user has to arrays that can be learned from, or a one-line refusal that names the client.
-
-Inputs become numbers [sample, ...], targets labels counted from 0 or numbers [sample] (`targets.py`).
+"""From whatever a user has to arrays, or a one-line refusal that names the client; and torch datasets.
 
 A dataset whose items are drawn at random, as pictures are by torchvision's transforms, gives its rows anew at
 each epoch. A client holds the rows as they were read first, and by them it is known which item of the dataset
@@ -11,10 +9,9 @@ Python's) set by the run's seed: the same run reads the same rows.
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +19,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.client import Client
-from coterie.core.errors import BadData, BadInput, CoterieWarning
-
-if TYPE_CHECKING:
-    pass
+from coterie.core.errors import BadData, BadInput
 
 Array = npt.NDArray[Any]
 TaskChoice = Literal["auto", "classification", "regression", "survival"]
-
-
-MANY_UNUSED, UNUSED = 100, 10  # highest label, and times as high as there are labels, that are worth a word
-FAR = 30.0  # a standardised value is nearer than that, but for mistakes
 
 
 def as_array(values: Any, name: str, what: str) -> Array:
@@ -41,93 +31,6 @@ def as_array(values: Any, name: str, what: str) -> Array:
     except (ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise BadData(f"client {name!r}: {what} make no array ({reason}): give all rows one shape") from None
-
-
-def inputs_of(X: Any, name: str, features: Sequence[str] | None) -> tuple[Array, tuple[str, ...]]:
-    import pandas as pd  # only here: it takes a while to import
-
-    if isinstance(X, pd.DataFrame):
-        if X.columns.has_duplicates:
-            column = X.columns[X.columns.duplicated()][0]
-            raise BadData(f"client {name!r}: column {column!r} is there twice: rename or drop one")
-        for column in X.columns:
-            kind = X[column].dtype
-            if not pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_complex_dtype(kind):
-                raise BadData(
-                    f"client {name!r}: column {column!r} holds {kind}, not numbers: "
-                    "use Client.from_frame or clients_from, which encode it"
-                )
-        features = [str(c) for c in X.columns] if features is None else features
-        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
-    array = as_array(X, name, "inputs")
-    if array.dtype.kind not in "biuf":
-        raise BadData(f"client {name!r}: inputs hold {array.dtype}, not numbers: encode them first")
-    if array.ndim < 2:
-        raise BadData(f"client {name!r}: inputs have shape {array.shape}, but need [samples, features, ...]")
-    if 0 in array.shape[1:]:
-        raise BadData(f"client {name!r}: inputs have shape {array.shape}, no columns to learn from: add some")
-    columns = () if features is None else tuple(features)
-    if columns and array.ndim == 2 and len(columns) != array.shape[1]:
-        raise BadData(
-            f"client {name!r}: {len(columns)} feature names for {array.shape[1]} columns: name each once"
-        )
-    return array, columns
-
-
-def check_rows(x: Array, y: Array, name: str, columns: tuple[str, ...]) -> None:
-    if len(x) != len(y):
-        raise BadData(f"client {name!r}: {len(x)} inputs but {len(y)} targets: give one target for each")
-    if len(y) == 0:
-        raise BadData(f"client {name!r} is empty: add samples or leave it out")
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite to us
-        bad = ~np.isfinite(x.reshape(len(x), -1).astype(np.float32))
-        y_bad = y.dtype.kind == "f" and not np.isfinite(y.astype(np.float32)).all()
-    if bad.any():
-        row, column = map(int, np.argwhere(bad)[0])
-        label = repr(columns[column]) if columns and x.ndim == 2 else str(column)
-        value = x.reshape(len(x), -1)[row, column]
-        raise BadData(
-            f"client {name!r}: column {label} is {value} in row {row} "
-            f"({int(bad.sum())} such values): fill or drop them"
-        )
-    if y_bad:
-        raise BadData(f"client {name!r}: a target is NaN or infinite: fill or drop it")
-
-
-def unused_labels(y: Array, name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """A note, and a warning, of class numbers so high that most of a model's outputs stand for nothing."""
-    if y.dtype.kind != "i" or names or not len(y):
-        return ()
-    highest, many = int(y.max()), len(np.unique(y))
-    if highest < MANY_UNUSED or highest < UNUSED * many:
-        return ()
-    said = (
-        f"labels of client {name!r} go up to {highest}, with {many} different ones: the model gets "
-        f"{highest + 1} outputs; name them in classes=[...], or pass task='regression' if they are numbers"
-    )
-    warnings.warn(said, CoterieWarning, stacklevel=4)
-    return (said,)
-
-
-def far_off(x: Array, name: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """A note, and a warning, of training inputs so far from 0 that steps of a usual size may overshoot."""
-    with np.errstate(over="ignore"):
-        reach = np.abs(np.asarray(x, dtype=np.float64).reshape(len(x), -1)).max(axis=0, initial=0.0)
-    far = np.flatnonzero(reach > FAR)
-    if not len(far):
-        return ()
-    table = x.ndim == 2
-    far = far[np.argsort(-reach[far], kind="stable")]
-    called = [repr(columns[i]) if table and len(columns) > i else str(i) for i in far.tolist()]
-    others = f" (and {len(far) - 1} more beyond {FAR:g})" if len(far) > 1 else ""
-    which, remedy = f"column {called[0]}", "standardise it, or use clients_from"
-    if not table:
-        which, others, remedy = "an input", "", "divide pictures by 255, for instance"
-    warning = f"{which} of client {name!r} reaches {reach[far[0]]:g}{others}: {remedy}"
-    warnings.warn(warning, CoterieWarning, stacklevel=4)
-    some = [f"{c} reaches {reach[i]:g}" for c, i in zip(called[:5], far, strict=False)]
-    said = "standardise them or use clients_from" if table else remedy
-    return (f"inputs far from 0, {said}: {', '.join(some)}{', ...' if len(far) > 5 else ''}",)
 
 
 def read_pairs(dataset: torch.utils.data.Dataset[Any], name: str) -> tuple[Array, Array]:
@@ -225,7 +128,7 @@ def anew(clients: Sequence[Client], after: Callable[[Tensor], Tensor] | None) ->
     return _Anew(sources, after, f"every_epoch{called}")
 
 
-def same(a: Any, b: Any) -> bool:
+def _same(a: Any, b: Any) -> bool:
     """What is missing both times counts as the same: it is for others to refuse."""
     return np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f")
 
@@ -234,6 +137,6 @@ def is_random(dataset: Any, x: Any, y: Any) -> bool:
     """Whether the first rows come out otherwise when they are read once more."""
     for i in range(min(TWICE, len(x))):
         now_x, now_y = (np.asarray(part) for part in dataset[i])
-        if not (same(now_x, x[i]) and same(now_y, y[i])):
+        if not (_same(now_x, x[i]) and _same(now_y, y[i])):
             return True
     return False

@@ -109,6 +109,17 @@ class TrainingRange:
         if not (finite and ordered and some and 0 <= self.missing <= 1):
             raise ValueError("a range of training rows is none")
 
+    @classmethod
+    def of(cls, column: Column, values: Array) -> TrainingRange:
+        """Of raw numbers [row], NaN where missing."""
+        known = values[~np.isnan(values)]
+        missing = 1 - len(known) / len(values) if len(values) else 0.0
+        if column.allowed is not None or column.values:
+            return cls(codes=tuple(float(c) for c in np.unique(known)), missing=missing)
+        # never beyond finite numbers
+        quantiles = np.quantile(known, QUANTILES, method="nearest") if len(known) else ()
+        return cls(tuple(map(float, quantiles)), missing=missing)
+
     @property
     def lowest(self) -> float:
         return self.quantiles[0]
@@ -120,17 +131,6 @@ class TrainingRange:
     @property
     def highest(self) -> float:
         return self.quantiles[-1]
-
-
-def training_range(column: Column, values: Array) -> TrainingRange:
-    """Of raw numbers [row], NaN where missing."""
-    known = values[~np.isnan(values)]
-    missing = 1 - len(known) / len(values) if len(values) else 0.0
-    if column.allowed is not None or column.values:
-        return TrainingRange(codes=tuple(float(c) for c in np.unique(known)), missing=missing)
-    # never beyond finite numbers
-    quantiles = np.quantile(known, QUANTILES, method="nearest") if len(known) else ()
-    return TrainingRange(tuple(map(float, quantiles)), missing=missing)
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,12 @@ class Preparation:
         return replace(self, parts=tuple(replace(p, training=None) for p in self.parts))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"drops": self.drops, "columns": [{**asdict(p.column), **_own(p)} for p in self.parts]}
+        columns = list[dict[str, Any]]()
+        for part in self.parts:
+            own = {k: getattr(part, k) for k in ("fill", "instead", "told", "unused")}
+            held = {} if part.training is None else {"training": asdict(part.training)}
+            columns.append(asdict(part.column) | own | held)
+        return {"drops": self.drops, "columns": columns}
 
 
 def preparation_from_dict(table: Mapping[str, Any]) -> Preparation:
@@ -288,33 +293,22 @@ def preparation_from_dict(table: Mapping[str, Any]) -> Preparation:
             quantiles, codes = (tuple(map(float, held[key])) for key in ("quantiles", "codes"))
             training = TrainingRange(quantiles, codes, float(held["missing"]))
         part = Part(column, fill, instead, bool(entry["told"]), bool(entry["unused"]), training)
-        _refuse_odd(part)
+        held_in = (*column.codes, *instead, *scale, fill or 0.0)
+        if not all(map(math.isfinite, held_in)) or column.spread <= 0:
+            said = f"numbers of column {column.name!r} are not finite"
+            raise ValueError(f"{said}, or its spread is not above 0")
+        if len(column.codes) != len(values) or (instead and len(instead) != len(column.inputs)):
+            raise ValueError(f"column {column.name!r} has not as many numbers as inputs")
         parts.append(part)
     if len({p.column.name for p in parts}) < len(parts) or not parts:
         raise ValueError("its columns are none, or one is there twice")
     return Preparation(tuple(parts), bool(table["drops"]))
 
 
-def _refuse_odd(part: Part) -> None:
-    """A column that a file describes so that no fit can have made it."""
-    column = part.column
-    numbers = (*column.codes, *part.instead, column.center, column.spread, part.fill or 0.0)
-    if not all(map(math.isfinite, numbers)) or column.spread <= 0:
-        raise ValueError(f"numbers of column {column.name!r} are not finite, or its spread is not above 0")
-    wanted = len(column.inputs)
-    if len(column.codes) != len(column.values) or (part.instead and len(part.instead) != wanted):
-        raise ValueError(f"column {column.name!r} has not as many numbers as inputs")
-
-
-def _own(part: Part) -> dict[str, Any]:
-    own = {k: getattr(part, k) for k in ("fill", "instead", "told", "unused")}
-    return own if part.training is None else {**own, "training": asdict(part.training)}
-
-
 def as_they_are(features: Sequence[str], inputs: Array) -> Preparation:
     """For columns that are taken as they are, with what training rows [row, column] had in them."""
     values = np.asarray(inputs, dtype=np.float64)
-    parts = (Part(c, training=training_range(c, values[:, i])) for i, c in enumerate(numbers(features)))
+    parts = (Part(c, training=TrainingRange.of(c, values[:, i])) for i, c in enumerate(numbers(features)))
     return Preparation(tuple(parts))
 
 

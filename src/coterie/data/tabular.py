@@ -42,7 +42,7 @@ from coterie.core.checks import check_choice
 from coterie.core.errors import BadData, option
 from coterie.data.dataset import Arrays
 from coterie.data.intake import Array
-from coterie.data.preparation import Column, Part, Preparation, drop_incomplete, training_range
+from coterie.data.preparation import Column, Part, Preparation, TrainingRange, drop_incomplete
 
 Missing = Literal["refuse", "drop", "median"]
 Scale = Literal["site", "shared", "constants"]
@@ -68,6 +68,29 @@ class Moments(NamedTuple):
     known: int
     mean: float
     deviation: float
+
+    @classmethod
+    def of(cls, values: Array) -> Moments:
+        """Of the known values; the deviation is that of a population, and exactly 0 where nothing varies."""
+        known = ~np.isnan(values)
+        count = int(known.sum())
+        if count == 0:
+            return cls(0, math.nan, 0.0)
+        mean = float(np.where(known, values, 0.0).sum() / count)
+        if np.nanmax(values) <= np.nanmin(values):
+            return cls(count, mean, 0.0)
+        return cls(count, mean, float(np.sqrt(np.where(known, (mean - values) ** 2, 0.0).sum() / count)))
+
+    @classmethod
+    def joined(cls, moments: Sequence[Moments]) -> Moments:
+        """x̄ and s of all clients together, from what each tells."""
+        known = [m for m in moments if m.known]
+        count = sum(m.known for m in known)
+        if count == 0:
+            return cls(0, math.nan, 0.0)
+        mean = sum(m.known * m.mean for m in known) / count
+        variance = sum(m.known * (m.deviation**2 + (m.mean - mean) ** 2) for m in known) / count
+        return cls(count, mean, math.sqrt(variance))
 
 
 Told = Sequence[float] | None  # what a client tells of a column; None where it has nothing to tell
@@ -128,7 +151,13 @@ class TabularPrepare:
         """[column] which ones are absent in a client's training rows; `whose` begins what is refused."""
         table = self._table(train)
         refuse_infinite(table, [c.name for c in self.columns], whose)
-        self._refuse_empty(table, whose)
+        empty = np.isnan(table).all(axis=0) if len(table) else np.zeros(0, dtype=bool)
+        if self.absent == "refuse" and self.missing == "median" and empty.any():  # such a one has no median
+            names = ", ".join(repr(self.columns[i].name) for i in np.flatnonzero(empty))
+            raise BadData(
+                f"{whose}no value in any training row of column {names}, so that it has no median: leave it "
+                f"out, or pass {option('absent', 'mask', 'table')}"
+            )
         return tuple(self._lacking(table).tolist())
 
     def gaps(self, lacks: Sequence[Sequence[bool]]) -> Gaps:
@@ -146,8 +175,17 @@ class TabularPrepare:
         shared scale; where somebody lacks the column and gets the others' mean, count and mean of numbers
         that constants scale, and how often a flag or category has each of its values.
         """
-        table = self._kept(train, gaps)
-        return [self._sum(c, table[:, i], self._tells(c, gaps, i)) for i, c in enumerate(self.columns)]
+        table, found = self._kept(train, gaps), list[Told]()
+        for i, (column, wanted) in enumerate(zip(self.columns, self.tells(gaps), strict=True)):
+            values = table[:, i]
+            known = values[~np.isnan(values)]
+            if not wanted or not len(known):
+                found.append(None)
+            elif column.scaled:
+                found.append(tuple(Moments.of(values)[:wanted]))
+            else:
+                found.append(tuple(int((known == value).sum()) for value in column.allowed or ()))
+        return found
 
     def tells(self, gaps: Gaps) -> list[int]:
         """[column] how many numbers a client tells of it, if it has the column."""
@@ -195,21 +233,13 @@ class TabularPrepare:
             return len(Moments._fields)
         return 2 if others_mean and self.scale == "constants" else 0
 
-    def _sum(self, column: Column, values: Array, wanted: int) -> Told:
-        known = values[~np.isnan(values)]
-        if not wanted or not len(known):
-            return None
-        if column.scaled:
-            return tuple(moments_of(values)[:wanted])
-        return tuple(int((known == value).sum()) for value in column.allowed or ())
-
     def _agreed(self, column: Column, some: bool, sums: Sequence[Told]) -> Agreed:
         known, told = [s for s in sums if s is not None], some and self.absent == "flag"
         nothing = Agreed(told, None, (0.0,) * len(column.inputs))
         if column.scaled:
             if not known or self.scale == "site":
                 return nothing
-            of_all = joined([Moments(int(s[0]), float(s[1]), float((*s, 0.0)[2])) for s in known])
+            of_all = Moments.joined([Moments(int(s[0]), float(s[1]), float((*s, 0.0)[2])) for s in known])
             if self.scale == "shared":
                 return nothing._replace(scale=of_all)
             return nothing._replace(mean=((of_all.mean - column.center) / column.spread,))
@@ -222,23 +252,13 @@ class TabularPrepare:
 
     def _part(self, column: Column, values: Array, gone: bool, agreed: Agreed) -> Part:
         """A column as one client prepares it."""
-        mine, scale = column, moments_of(values) if self.scale == "site" else agreed.scale
+        mine, scale = column, Moments.of(values) if self.scale == "site" else agreed.scale
         if column.scaled and self.scale != "constants" and scale is not None and scale.known:
             mine = replace(column, center=scale.mean, spread=scale.deviation or 1.0)
         fill = _stand_in(column, values) if self.missing == "median" and not gone else None
         if not gone:
-            return Part(mine, fill, told=agreed.told, training=training_range(column, values))
+            return Part(mine, fill, told=agreed.told, training=TrainingRange.of(column, values))
         return Part(mine, fill, agreed.mean, agreed.told)
-
-    def _refuse_empty(self, table: Array, whose: str) -> None:
-        """A column without any value has no median."""
-        empty = np.isnan(table).all(axis=0) if len(table) else np.zeros(0, dtype=bool)
-        if self.absent == "refuse" and self.missing == "median" and empty.any():
-            names = ", ".join(repr(self.columns[i].name) for i in np.flatnonzero(empty))
-            raise BadData(
-                f"{whose}no value in any training row of column {names}, so that it has no median: leave it "
-                f"out, or pass {option('absent', 'mask', 'table')}"
-            )
 
     def _lacking(self, table: Array) -> Array:
         """[column] which ones are absent."""
@@ -264,29 +284,6 @@ def refuse_infinite(table: Array, columns: Sequence[str], whose: str) -> None:
     if infinite.any():
         column = columns[int(infinite.sum(axis=0).argmax())]
         raise BadData(f"{whose}column {column!r} has {infinite.sum()} infinite value(s): fill or drop them")
-
-
-def moments_of(values: Array) -> Moments:
-    """Of the known values; the deviation is that of a population, and exactly 0 where nothing varies."""
-    known = ~np.isnan(values)
-    count = int(known.sum())
-    if count == 0:
-        return Moments(0, math.nan, 0.0)
-    mean = float(np.where(known, values, 0.0).sum() / count)
-    if np.nanmax(values) <= np.nanmin(values):
-        return Moments(count, mean, 0.0)
-    return Moments(count, mean, float(np.sqrt(np.where(known, (mean - values) ** 2, 0.0).sum() / count)))
-
-
-def joined(moments: Sequence[Moments]) -> Moments:
-    """x̄ and s of all clients together, from what each tells."""
-    known = [m for m in moments if m.known]
-    count = sum(m.known for m in known)
-    if count == 0:
-        return Moments(0, math.nan, 0.0)
-    mean = sum(m.known * m.mean for m in known) / count
-    variance = sum(m.known * (m.deviation**2 + (m.mean - mean) ** 2) for m in known) / count
-    return Moments(count, mean, math.sqrt(variance))
 
 
 def _stand_in(column: Column, train: Array) -> float:

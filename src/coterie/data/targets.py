@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from coterie.core.errors import BadData, BadInput, CoterieWarning, option, shown
 from coterie.data.intake import Array, TaskChoice, as_array
-from coterie.data.tables.texts import number_of, plain
+from coterie.data.tables.texts import number_of
 
 FEW = 20  # different whole numbers that are taken for classes
 SEVERAL = 2  # rows of a value that stand for a label
@@ -37,34 +37,34 @@ FRACTIONS = "fractions"
 Kind = Literal["classes", "numbers", "either"]
 
 
-class Decision(NamedTuple):
+class _Decision(NamedTuple):
     kind: Kind
     why: str
 
 
-def kind_of_numbers(values: Collection[float], rows: int, labels: bool = False) -> Decision:
+def kind_of_numbers(values: Collection[float], rows: int, labels: bool = False) -> _Decision:
     """Of the different values that a target has in so many rows; `labels`: an array of integers, not a column
     of a table.
     """
     found = np.unique(np.asarray(list(values), dtype=np.float64))
     many = len(found)
     if not is_whole(found):
-        return Decision("numbers", FRACTIONS)
+        return _Decision("numbers", FRACTIONS)
     if many <= FEW:
-        return Decision("classes", f"{many} different whole numbers")
+        return _Decision("classes", f"{many} different whole numbers")
     why = f"{many} different whole numbers in {rows} rows"
     if not labels or rows < SEVERAL * many or found[0] < 0:
-        return Decision("numbers", why)
+        return _Decision("numbers", why)
     if found[0] == 0 and found[-1] == many - 1:
-        return Decision("classes", f"all whole numbers from 0 to {many - 1}")
-    return Decision("either", f"{why}, from {found[0]:g} to {found[-1]:g} with gaps")
+        return _Decision("classes", f"all whole numbers from 0 to {many - 1}")
+    return _Decision("either", f"{why}, from {found[0]:g} to {found[-1]:g} with gaps")
 
 
 def is_whole(found: npt.NDArray[np.float64]) -> bool:
     return bool((found == np.round(found)).all() and (np.abs(found) < 2**53).all())
 
 
-def said_of(what: str, decision: Decision) -> str:
+def said_of(what: str, decision: _Decision) -> str:
     """What was decided, and how to say otherwise."""
     if decision.kind == "classes":
         return (
@@ -77,45 +77,14 @@ def said_of(what: str, decision: Decision) -> str:
     )
 
 
-def refuse_spellings(names: Sequence[str]) -> None:
-    """Classes that differ in case or blanks alone are one class, written in several ways."""
-    same = dict[str, list[str]]()
-    for name in names:
-        same.setdefault(plain(name), []).append(name)
-    twins = [written for written in same.values() if len(written) > 1]
-    if twins:
-        shown = "; ".join(" and ".join(map(repr, written)) for written in twins)
-        raise BadData(f"classes that differ in case or blanks alone: {shown}: write each in one way")
-
-
-def apart_in_classes(owner: Array, y: Array, names: Sequence[str]) -> tuple[str, ...]:
-    """A note, and a warning, of tables that have no class in common with any other: other words, perhaps."""
-    each = {str(name): set(np.unique(y[owner == name]).tolist()) for name in dict.fromkeys(owner.tolist())}
-    others = {name: set[Any]().union(*(each[other] for other in each if other != name)) for name in each}
-    lone = [name for name, mine in each.items() if len(mine) > 1 and not mine & others[name]]
-    if not lone or len(each) < 2 or len(names) > FEW:
-        return ()
-    said = "; ".join(f"{name} has {', '.join(names[c] for c in sorted(each[name]))}" for name in lone[:5])
-    note = f"no class in common with any other table: {said}: are they other words for the same?"
-    warnings.warn(note, CoterieWarning, stacklevel=5)
-    return (note,)
-
-
 Source = Literal["arrays", "table", "tables"]
 """Where targets come from: an array of one client, a column of one client's table, or of all clients'."""
-ARRAYS: Source = "arrays"
-TABLE: Source = "table"
-TABLES: Source = "tables"
-
-
 PLAIN = {"integer": np.int64, "floating": np.float64, "mixed-integer-float": np.float64, "boolean": np.bool_}
-
-
 MOST_CLASSES = 2**16
 
 
-def targets_of(
-    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto", source: Source = ARRAYS
+def _targets_of(
+    y: Any, name: str, classes: Sequence[Any] | None, task: TaskChoice = "auto", source: Source = "arrays"
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
     """Labels counted from 0, or numbers [sample]; the classes, if they have names; what is worth saying.
 
@@ -155,7 +124,7 @@ def targets_of(
         return numbers.astype(np.int64), tuple(map(str, found)), notes
     if array.dtype.kind in "iu":
         found = np.unique(array)
-        if source == TABLES and found.tolist() != list(range(len(found))):
+        if source == "tables" and found.tolist() != list(range(len(found))):
             _refuse_many(len(found) - 1, name)
             return np.searchsorted(found, array), tuple(map(str, found.tolist())), notes
         if array.size and array.min() < 0:
@@ -228,14 +197,14 @@ def _numbers_in(array: Array, name: str, task: str) -> Array:
 
 def _decided(array: Array, name: str, source: Source) -> tuple[Array, tuple[str, ...]]:
     """Whole numbers by the rule for all doors; what is decided against the usual reading is said."""
-    decision = kind_of_numbers(np.unique(array).tolist(), len(array), labels=source == ARRAYS)
+    decision = kind_of_numbers(np.unique(array).tolist(), len(array), labels=source == "arrays")
     if decision.kind == "either":
         one, other = (option("task", task, "table") for task in ("classification", "regression"))
         what = f"client {name!r}: targets may be classes or numbers"
         raise BadData(f"{what} ({decision.why}): pass {one} or {other}")
     many = len(np.unique(array))
     if decision.kind == "classes":
-        return array, (said_of("targets", decision),) if many > 2 and source != ARRAYS else ()
+        return array, (said_of("targets", decision),) if many > 2 and source != "arrays" else ()
     said = said_of("targets", decision)
     warnings.warn(said, CoterieWarning, stacklevel=6)
     return array.astype(np.float64), (said,)
@@ -306,29 +275,24 @@ def goals_of(
     name: str,
     classes: Sequence[Any] | None,
     task: TaskChoice = "auto",
-    source: Source = ARRAYS,
+    source: Source = "arrays",
 ) -> tuple[Array, tuple[str, ...], tuple[str, ...]]:
-    """Targets as `intake.targets_of` has them; with events, or of a survival, signed times."""
+    """Targets as `_targets_of` has them; with events, or of a survival, signed times."""
     if event is None and task != "survival":
-        return targets_of(y, name, classes, task, source)
+        return _targets_of(y, name, classes, task, source)
     whose = f"client {name!r}: "
     if classes is not None or task not in ("auto", "survival"):
         beside = "classes" if classes is not None else f"task={task!r}"
         raise BadInput(f"{whose}{beside} beside an event, which makes a survival: leave one out")
     if event is None:
-        y, event = _pairs_of(y, whose)
+        array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
+        if array.ndim != 2 or array.shape[1] != 2:
+            raise BadData(
+                f"{whose}targets of a survival have shape {array.shape}, but need pairs (time, event): pass "
+                "event=, 1 where the event was seen, 0 where not"
+            )
+        y, event = array.T
     return _survival_targets(y, event, whose), (), ()
-
-
-def _pairs_of(y: Any, whose: str) -> tuple[Array, Array]:
-    """Times and events of pairs [row, 2]."""
-    array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise BadData(
-            f"{whose}targets of a survival have shape {array.shape}, but need pairs (time, event): pass "
-            "event=, 1 where the event was seen, 0 where not"
-        )
-    return array[:, 0], array[:, 1]
 
 
 def stored(times: Array) -> Array:
@@ -353,7 +317,7 @@ def signed(times: Array, events: Array, whose: str = "") -> Array:
 
 def _survival_targets(times: Any, events: Any, whose: str) -> Array:
     """Signed times of what a person gave; all that is wrong with them is said at once."""
-    t, e = numbers(times, "times", whose), numbers(events, "events", whose)
+    t, e = _numbers(times, "times", whose), _numbers(events, "events", whose)
     if len(t) != len(e):
         raise BadData(f"{whose}{len(t)} times but {len(e)} events: give one event, 0 or 1, for each time")
     said, seen = [], "1 where it was seen, 0 where the row was only watched until then"
@@ -371,7 +335,7 @@ def _survival_targets(times: Any, events: Any, whose: str) -> Array:
     return signed(t, e, whose)
 
 
-def numbers(values: Any, what: str, whose: str) -> Array:
+def _numbers(values: Any, what: str, whose: str) -> Array:
     """[row] as floats, NaN where missing; of anything else a refusal."""
     import pandas as pd  # only here: it takes a while to import
 

@@ -34,7 +34,7 @@ from coterie.core.belief import Beliefs
 from coterie.core.client import add_tensors
 from coterie.core.options import plain
 from coterie.core.roster import Member, Roster
-from coterie.data.kinds.flag import NO
+from coterie.data.kinds.words import NO
 from coterie.engines.threads import many
 from coterie.show.words import Figure, counted, said, semicolons
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.core.errors import CoterieError, Several
 from coterie.data.tables.cells import Column, Spellings, Values, object_array
-from coterie.data.tables.numerals import writing_of
+from coterie.data.tables.numerals import Writing
 from coterie.data.tables.plain_csv import likely_separator, plain_text
 from coterie.data.tables.read import read_csv, read_rows
 from coterie.data.tables.texts import number_of, same
@@ -55,7 +55,7 @@ def test_among_some_texts(cells, texts, as_written):
 @settings(max_examples=150, deadline=None)
 def test_how_numbers_are_written(cells, commas):
     known = list(dict.fromkeys(cells))
-    assert writing_of(Values.of(known), commas) == writing_of(known, commas)
+    assert Writing.of(Values.of(known), commas) == Writing.of(known, commas)
 
 
 @given(cells=st.lists(CELLS, min_size=1, max_size=30), rows=st.lists(st.integers(0, 29), max_size=40))

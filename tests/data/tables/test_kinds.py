@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from coterie.data.tables.profile import profile
+from coterie.data.tables.profile import Profile
 
 RNG = random.Random(0)
 WEIGHTS = [str(RNG.randint(45, 120)) for _ in range(80)]
@@ -37,7 +37,7 @@ WEIGHTS = [str(RNG.randint(45, 120)) for _ in range(80)]
     ],
 )
 def test_kind(name, cells, kind):
-    assert profile(name, [c.strip() if isinstance(c, str) else c for c in cells]).kind == kind
+    assert Profile.of_cells(name, [c.strip() if isinstance(c, str) else c for c in cells]).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,17 @@ def test_kind(name, cells, kind):
     ],
 )
 def test_codes_are_missing_only_if_they_cannot_be_values(cells, marks):
-    assert profile("x", cells).marks == marks
+    assert Profile.of_cells("x", cells).marks == marks
 
 
 def test_what_is_doubtful_is_asked_or_said():
-    assert profile("x", [*WEIGHTS, "999"]).asks == (
+    assert Profile.of_cells("x", [*WEIGHTS, "999"]).asks == (
         "999 stands in one row, far from all others (up to 120): is it missing?",
     )
-    (said,) = profile("chol", [*WEIGHTS, "0", "0"]).says
+    (said,) = Profile.of_cells("chol", [*WEIGHTS, "0", "0"]).says
     assert said.startswith("0 stands in 2 rows, the least other value is 45: if it means missing")
-    (asked,) = profile("seen", ["03/04/2024", "05/06/2024"]).asks
+    (asked,) = Profile.of_cells("seen", ["03/04/2024", "05/06/2024"]).asks
     assert asked == "'03/04/2024' is read as day/month: if the month is first, write dates = \"%m/%d/%Y\""
-    assert profile("crp", ["<5", *WEIGHTS]).odd == ("<5",)
-    assert profile("hb", ["12,4", "9,8"]).decimal == ","
-    assert profile("n", ["1,234", "5,678"]).grouped == "1,234"
+    assert Profile.of_cells("crp", ["<5", *WEIGHTS]).odd == ("<5",)
+    assert Profile.of_cells("hb", ["12,4", "9,8"]).decimal == ","
+    assert Profile.of_cells("n", ["1,234", "5,678"]).grouped == "1,234"

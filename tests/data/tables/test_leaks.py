@@ -9,7 +9,7 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from coterie.data.tables.inspect import inspect
-from coterie.data.tables.leak_values import Score, class_goal, luck, number_goal, ranks, scores
+from coterie.data.tables.leak_values import Goal, Score, ranks, scores
 from coterie.data.tables.leaks import Leak, Target, alone, auc, filled_for_one_class, leak_of, places
 
 ONE = ("yes", "no")
@@ -212,26 +212,26 @@ def test_too_few_rows_say_nothing():
     assert np.isnan(alone(y * 1.0, y, 2))
     assert found(y * 1.0, Target(y, ONE)) is None
     assert filled_for_one_class(np.arange(30) < 3, np.ones(30, dtype=int)) is None
-    assert luck(Score("AUC", 1.0, "", 40, 1), 0.9) == 1
+    assert Score("AUC", 1.0, "", 40, 1).luck(0.9) == 1
 
 
 def test_luck_is_that_of_drawn_columns():
     """With 20 rows of each class an AUC of 1 is reached by 0.9 at about one of a thousand, from 20,000 draws
     of scipy's ranks; with 50 it is not.
     """
-    assert luck(Score("AUC", 1.0, "", 40, 20), 0.9) == pytest.approx(0.0012, abs=0.001)
-    assert luck(Score("AUC", 1.0, "", 100, 50), 0.9) == 0
-    assert luck(Score("AUC", 0.98, "", 40, 20), 0.9) == pytest.approx(0.024, abs=0.015)
-    assert luck(Score("R²", 0.9, "", 100), 0.9) == pytest.approx(0.5)
+    assert Score("AUC", 1.0, "", 40, 20).luck(0.9) == pytest.approx(0.0012, abs=0.001)
+    assert Score("AUC", 1.0, "", 100, 50).luck(0.9) == 0
+    assert Score("AUC", 0.98, "", 40, 20).luck(0.9) == pytest.approx(0.024, abs=0.015)
+    assert Score("R²", 0.9, "", 100).luck(0.9) == pytest.approx(0.5)
 
 
 def test_many_rows_are_thinned_and_rare_ones_kept():
     y = np.zeros(50_000, dtype=int)
     y[::1000] = 1
-    goal = class_goal(y, ONE)
+    goal = Goal.of_classes(y, ONE)
     assert goal.y.sum() == 50
     assert len(goal.rows) <= 5000
-    assert len(number_goal(y * 1.0).rows) == 5000
+    assert len(Goal.of_numbers(y * 1.0).rows) == 5000
     (score,) = scores(y * 1.0, goal)
     assert (score.value, score.hits) == (1, 50)
 

@@ -8,8 +8,8 @@ import pytest
 from coterie.core.errors import Several
 from coterie.data.tables.apply_recipe import rows_of
 from coterie.data.tables.inspect import inspect
-from coterie.data.tables.numerals import two_readings, writing_of
-from coterie.data.tables.profile import profile
+from coterie.data.tables.numerals import Writing, two_readings
+from coterie.data.tables.profile import Profile
 from coterie.data.tables.recipe import Here, Recipe, Rule
 from coterie.data.tables.recipe_file import read_recipe, recipe_of, write_recipe
 from coterie.data.tables.texts import number_of
@@ -51,7 +51,7 @@ def test_a_mark_is_what_the_column_says(text, decimal, thousands, value):
     ],
 )
 def test_how_a_column_writes_its_numbers(cells, decimal, thousands, asked):
-    found = writing_of(cells)
+    found = Writing.of(cells)
     assert (found.decimal, found.thousands) == (decimal, thousands)
     assert asked in found.ask
     assert bool(asked) == bool(found.ask)
@@ -59,7 +59,7 @@ def test_how_a_column_writes_its_numbers(cells, decimal, thousands, asked):
 
 def test_cells_of_doubt_that_would_be_far_from_all_others_are_spelled_out():
     cells = ["812,5", "950.25", "990,75", "1.003"]
-    found = profile("x", cells)
+    found = Profile.of_cells("x", cells)
     assert found.numbers().tolist() == [812.5, 950.25, 990.75, 1003.0]
     assert "'1.003' is read as 1003; if it is 1.003" in found.asks[0]
     assert two_readings("1.003") == (1.003, 1003.0)

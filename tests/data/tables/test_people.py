@@ -12,7 +12,7 @@ from coterie.data.build import deal_clients
 from coterie.data.partition import Silos
 from coterie.data.sources import SOURCES
 from coterie.data.tables.inspect import inspect
-from coterie.data.tables.profile import profile
+from coterie.data.tables.profile import Profile
 from coterie.data.tables.recipe_file import read_recipe, recipe_of, write_recipe
 
 
@@ -140,7 +140,7 @@ def test_four_laboratory_columns_stay_inputs(tmp_path):
     ],
 )
 def test_digits_that_are_no_quantity(name, cells, kind, doubt):
-    found = profile(name, cells)
+    found = Profile.of_cells(name, cells)
     assert found.kind == kind
     assert doubt in found.doubt
     assert bool(doubt) == bool(found.doubt)

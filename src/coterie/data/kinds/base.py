@@ -279,7 +279,7 @@ class Words(ColumnKind):
         ]
         return Read(np.array(read, dtype=np.float64), written.gone, written.codes)
 
-    def misfit(self, rule: Rule, site: str, value: str, cell: Any) -> str:
+    def misfit(self, rule: Rule, site: str, value: str, cell: Cell) -> str:
         may, place = some(list(rule.values), 8), f"[columns.{rule.name}]"
         return f"{value} is not one of {may}: correct it, or list it as missing or a spelling under {place}"
 

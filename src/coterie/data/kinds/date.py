@@ -32,7 +32,7 @@ DAYS_IN = {"days": 1.0, "years": 365.2425}
 DAY = 86400.0
 
 
-def date_of(cell: Cell, format: str = "") -> datetime.datetime | None:
+def _date_of(cell: Cell, format: str = "") -> datetime.datetime | None:
     """A date in ISO form, or as `format` has it (a time of day behind it counts); None for anything else."""
     text = f"{cell:.15g}" if isinstance(cell, float) else cell.strip()
     if len(text) > 40:
@@ -57,7 +57,7 @@ COMPACT = "%Y%m%d"
 
 
 @register
-class Date(ColumnKind):
+class _Date(ColumnKind):
     name = "date"
     about = "date"
     place = 50
@@ -77,7 +77,7 @@ class Date(ColumnKind):
         likely = sum(n for c, n in texts.items() if len(c) <= 30 and sum(map(str.isdigit, c)) >= 4)
         if not total or likely < MOSTLY * total:
             return None
-        read = {f: [c for c in texts if date_of(c, f)] for f in ("", *FORMATS)}
+        read = {f: [c for c in texts if _date_of(c, f)] for f in ("", *FORMATS)}
         best = max(read, key=lambda f: sum(texts[c] for c in read[f]))
         if sum(texts[c] for c in read[best]) < MOSTLY * total:
             return None
@@ -95,7 +95,7 @@ class Date(ColumnKind):
 
     def of_numbers(self, name: str, numbers: Numbers, zeros: bool) -> Verdict | None:
         near = numbers.whole and numbers.least >= 19000101 and numbers.most <= 21001231
-        if near and words_in(name) & DATES and all(date_of(f"{v:.0f}", COMPACT) for v in numbers.listed):
+        if near and words_in(name) & DATES and all(_date_of(f"{v:.0f}", COMPACT) for v in numbers.listed):
             return Verdict(self.name, "its numbers are dates such as 20240131", dates=COMPACT)
         return None
 
@@ -113,7 +113,7 @@ class Date(ColumnKind):
 
     def check(self, rule: Rule, recipe: Recipe) -> list[tuple[str, str]]:
         known = plain(rule.since) in {plain(r.name) for r in recipe.rules}
-        if rule.since and (known or date_of(rule.since) is not None):
+        if rule.since and (known or _date_of(rule.since) is not None):
             return []
         must = f"{rule.since!r} is neither a column nor a date such as 2024-01-31"
         return [("since", f'{must}: name one, or write use = "leave-out"')]
@@ -125,8 +125,8 @@ class Date(ColumnKind):
         """Days or years since another column or a date."""
         format = rule.here(reading.site).dates or rule.dates
         pairs = zip(written.cells, written.gone, strict=True)
-        dates = object_array([None if gone else date_of(cell, format) or cell for cell, gone in pairs])
-        dates, fixed = dates[written.codes], date_of(rule.since)
+        dates = object_array([None if gone else _date_of(cell, format) or cell for cell, gone in pairs])
+        dates, fixed = dates[written.codes], _date_of(rule.since)
         then = self.dates(reading, reading.recipe.rule(rule.since)) if fixed is None else [fixed] * len(dates)
         numbers, unread = np.full(len(dates), np.nan), np.zeros(len(dates), dtype=bool)
         for i, (date, since) in enumerate(zip(dates, then, strict=True)):
@@ -142,7 +142,7 @@ class Date(ColumnKind):
             return [None] * len(reading.table)
         here = rule.here(reading.site)
         gone, format = cells.among(rule.missing_marks(reading.site)), here.dates or rule.dates
-        found = cells.each(lambda c: date_of(c, format))
+        found = cells.each(lambda c: _date_of(c, format))
         found[gone] = None
         reading.troubles += [
             reading.misfit(rule.name, [i], self.misfit(rule, "", cell_text(cells[i]), ""))

@@ -15,16 +15,18 @@ the (k + 1)/n quantile of the column, taken over all training rows: edges that m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.partition.base import SPLITS, Deal, column_of, deal_equally, refuse_other_count
-from coterie.data.partition.counts import Counts, Shares, how_many, some
+from coterie.data.partition.base import SPLITS, Deal, column_of, refuse_other_count
+from coterie.data.partition.counts import Counts, Shares, how_many
+from coterie.data.tables.texts import some
 
 Unknown = Literal["own", "drop"]
 MANY = 1_000_000  # clients
@@ -67,8 +69,7 @@ class Bands:
             raise BadInput(
                 f"split bands: labels {tuple(self.labels)} must be {bands} different names: one a band"
             )
-        if self.unknown not in ("own", "drop"):
-            raise UnknownName("rule for unknown values", self.unknown, ("own", "drop"))
+        check_choice("rule for unknown values", self.unknown, get_args(Unknown))
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         if not self.column:
@@ -98,7 +99,7 @@ class Bands:
         owner = np.full(len(pool), -1, dtype=np.int64)
         for b, shared in enumerate(agents):
             rows = np.flatnonzero(band == b)
-            owner[rows] = sum(agents[:b]) + deal_equally(len(rows), shared, rng)
+            owner[rows] = sum(agents[:b]) + rng.permutation(np.arange(len(rows), dtype=np.int64) % shared)
         return Deal(owner, names, notes=notes_on(owner, names, f"as {self.column} is missing"))
 
     def band_labels(self) -> tuple[str, ...]:

@@ -18,8 +18,7 @@ from coterie.core.registry import Registry
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.partition.counts import Counts, client_names, how_many
-from coterie.data.tabular import TabularPrepare
+from coterie.data.partition.counts import client_names, how_many
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,46 +86,20 @@ def cells_of(split: str, data: Dataset, pool: Arrays) -> Array:
     return np.array(pool.x, dtype=np.float64)
 
 
-def columns_in(split: str, data: Dataset) -> tuple[str, ...]:
-    """The names of a table's columns that become inputs."""
-    if not isinstance(data.prepare, TabularPrepare):
-        raise BadInput(
-            f"split {split} takes values out of a table, but {data.name} has no rule for missing ones: use "
-            "a table of files, heart-disease or tcga-brca"
-        )
-    return tuple(c.name for c in data.prepare.columns)
-
-
-def numbers_of(split: str, data: Dataset) -> list[int]:
-    """Which of a table's columns hold numbers, neither flags nor categories; where nothing says so, those of
-    more than two values.
-    """
-    if isinstance(data.prepare, TabularPrepare):
-        found = [i for i, c in enumerate(data.prepare.columns) if c.scaled]
-    else:
-        found = [i for i, column in enumerate(data.train.x.T) if len(np.unique(column)) > 2]
-    if not found:
-        raise BadInput(f"split {split} moves columns of numbers, and {data.name} has none: use another split")
-    return found
-
-
 @SPLITS.register("iid")
 @dataclass(frozen=True)
 class Iid:
     """Rows shuffled and dealt in turn: sizes differ by at most one."""
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
-        n = how_many("iid", data, clients, minimum=2)
-        owner = deal_equally(len(pool), n, key.at("rows", len(pool)).numpy())
-        return Deal(owner, client_names(n), notes=empty_note(len(pool), n))
+        return deal_equally("iid", data, pool, clients, key.at("rows", len(pool)).numpy())
 
 
-def deal_equally(rows: int, clients: int, rng: np.random.Generator) -> Counts:
-    """Owners [row] in a random order, sizes as equal as they can be."""
-    return rng.permutation(np.arange(rows, dtype=np.int64) % clients)
-
-
-def empty_note(rows: int, clients: int) -> tuple[str, ...]:
-    """What to say when there are fewer (test) rows than clients."""
-    said = f"clients that get none of {rows} rows: {clients - rows} of {clients}"
-    return () if rows >= clients else (said,)
+def deal_equally(
+    split: str, data: Dataset, pool: Arrays, clients: int | None, rng: np.random.Generator
+) -> Deal:
+    """Rows in a random order, sizes as equal as they can be; there may be fewer (test) rows than clients."""
+    rows, n = len(pool), how_many(split, data, clients, minimum=2)
+    owner = rng.permutation(np.arange(rows, dtype=np.int64) % n)
+    said = f"clients that get none of {rows} rows: {n - rows} of {n}"
+    return Deal(owner, client_names(n), notes=() if rows >= n else (said,))

@@ -41,8 +41,9 @@ from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
-from coterie.data.partition.base import SPLITS, Deal, cells_of, deal_equally, empty_note, numbers_of
-from coterie.data.partition.counts import Shares, class_total, client_names, how_many, round_column
+from coterie.data.partition.base import SPLITS, Deal, cells_of, deal_equally
+from coterie.data.partition.counts import Shares, class_total, round_column
+from coterie.data.tabular import TabularPrepare
 
 
 def _invert(x: np.ndarray) -> np.ndarray:
@@ -130,15 +131,13 @@ class Clusters:
                 f"split clusters turns pictures, but {data.name} has inputs of shape "
                 f"{list(pool.x.shape[1:])}: use picture data or another split"
             )
-        n = how_many("clusters", data, clients, minimum=2)
+        deal = deal_equally("clusters", data, pool, clients, key.at("rows", len(pool)).numpy())
         used = self.turns[: self.count]
         shown = pool.x[:1] if pool.x.dtype == np.uint8 else pool.x  # only numbers have a range to check
         for name in used:
             turn(name, shown)  # refuses what cannot be turned before anything is dealt
-        cluster = blocks(n, self.shares or (1.0,) * self.count)
-        owner = deal_equally(len(pool), n, key.at("rows", len(pool)).numpy())
-        turns = tuple(used[c] for c in cluster)
-        return Deal(owner, client_names(n), cluster, turns, notes=empty_note(len(pool), n))
+        cluster = blocks(len(deal.names), self.shares or (1.0,) * self.count)
+        return replace(deal, clusters=cluster, turns=tuple(used[c] for c in cluster))
 
 
 def blocks(clients: int, shares: tuple[float, ...], split: str = "clusters") -> tuple[int, ...]:
@@ -183,15 +182,14 @@ class Concept:
                 f"split concept: clusters={self.clusters} must be at most {moved}, the classes that move: "
                 "lower it"
             )
-        n = how_many("concept", data, clients, minimum=2)
-        cluster = blocks(n, (1.0,) * self.clusters, "concept")
-        owner = deal_equally(len(pool), n, key.at("rows", len(pool)).numpy())
-        of = np.array(cluster)[owner]
+        deal = deal_equally("concept", data, pool, clients, key.at("rows", len(pool)).numpy())
+        cluster = blocks(len(deal.names), (1.0,) * self.clusters, "concept")
+        of = np.array(cluster)[deal.owner]
         changed = int(((of > 0) & (pool.y < moved)).sum())
         among = f"among {moved} classes: {changed} of {len(pool)} rows"
         said = f"labels moved on by their cluster's number, {among}"
         rows = replace(pool, y=moved_on(pool.y, of, moved))
-        return Deal(owner, client_names(n), cluster, rows=rows, notes=(said, *empty_note(len(pool), n)))
+        return replace(deal, clusters=cluster, rows=rows, notes=(said, *deal.notes))
 
 
 def moved_on(y: Array, cluster: Array, classes: int) -> Array:
@@ -218,11 +216,10 @@ class Appearance:
             raise BadInput(f"split appearance: strength={self.strength} must be above 0 and finite: try 1")
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
-        x, columns = cells_of("appearance", data, pool), numbers_of("appearance", data)
-        n = how_many("appearance", data, clients, minimum=2)
-        cluster = blocks(n, (1.0,) * self.clusters, "appearance")
-        owner = deal_equally(len(pool), n, key.at("rows", len(pool)).numpy())
-        of = np.array(cluster)[owner]
+        x, columns = cells_of("appearance", data, pool), _columns_of_numbers(data)
+        deal = deal_equally("appearance", data, pool, clients, key.at("rows", len(pool)).numpy())
+        cluster = blocks(len(deal.names), (1.0,) * self.clusters, "appearance")
+        of = np.array(cluster)[deal.owner]
         labelled = data.task == "classification"
         classes = class_total("appearance", data) if labelled else 1
         label = pool.y if labelled else np.zeros(len(pool), dtype=np.int64)
@@ -234,10 +231,25 @@ class Appearance:
             f"but the first cluster: {len(columns)} columns, {int((of > 0).sum())} of {len(pool)} rows"
         )
         rows = replace(pool, x=x.astype(np.asarray(pool.x).dtype))
-        return Deal(owner, client_names(n), cluster, rows=rows, notes=(said, *empty_note(len(pool), n)))
+        return replace(deal, clusters=cluster, rows=rows, notes=(said, *deal.notes))
 
     def offsets(self, classes: int, spread: Shares, rng: np.random.Generator) -> Shares:
         """[cluster, class, column], 0 in the first cluster."""
         drawn: Shares = self.strength * spread * rng.normal(size=(self.clusters, classes, len(spread)))
         drawn[0] = 0
         return drawn
+
+
+def _columns_of_numbers(data: Dataset) -> list[int]:
+    """Which of a table's columns hold numbers, neither flags nor categories; where nothing says so, those of
+    more than two values.
+    """
+    if isinstance(data.prepare, TabularPrepare):
+        found = [i for i, c in enumerate(data.prepare.columns) if c.scaled]
+    else:
+        found = [i for i, column in enumerate(data.train.x.T) if len(np.unique(column)) > 2]
+    if not found:
+        raise BadInput(
+            f"split appearance moves columns of numbers, and {data.name} has none: use another split"
+        )
+    return found

@@ -6,14 +6,13 @@ every cell within one row of its quota and, by carrying remainders on, keeps cli
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from coterie.core.errors import BadInput
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
+from coterie.data.tables.texts import some
 
 Counts = npt.NDArray[np.int64]
 Shares = npt.NDArray[np.float64]
@@ -126,12 +125,6 @@ def deal_rows(y: Array, counts: Counts, rng: np.random.Generator | None) -> Coun
         taken = np.repeat(np.arange(len(counts)), counts[:, c])
         owner[rows[: len(taken)]] = taken
     return owner
-
-
-def some(names: Sequence[str], most: int = 5) -> str:
-    """A short list for a note."""
-    text = ", ".join(names[:most])
-    return f"{text} and {len(names) - most} more" if len(names) > most else text
 
 
 def deal_table(

@@ -34,7 +34,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.bands import notes_on
@@ -112,7 +113,7 @@ def log_gamma_draws(alpha: float, size: int, rng: np.random.Generator) -> Shares
     return np.log(rng.standard_gamma(alpha + 1, size)) + np.log1p(-rng.random(size)) / alpha
 
 
-def softmax(logs: Shares) -> Shares:
+def _softmax(logs: Shares) -> Shares:
     powers: Shares = np.exp(logs - logs.max())
     powers /= powers.sum()
     return powers
@@ -127,7 +128,7 @@ def draw(supply: Counts, clients: int, alpha: float, balance: bool, rng: np.rand
         has_its_part = counts.sum(axis=1) >= supply.sum() / clients
         if balance and not has_its_part.all():
             logs[has_its_part] = -np.inf
-        shares = softmax(logs)
+        shares = _softmax(logs)
         counts[:, c] = round_column(int(rows), shares, carry)
         carry += rows * shares - counts[:, c]
     return counts
@@ -179,8 +180,7 @@ class Quantity:
     minimum: int = 10
 
     def __post_init__(self) -> None:
-        if self.law not in get_args(Law):
-            raise UnknownName("law of sizes", self.law, get_args(Law))
+        check_choice("law of sizes", self.law, get_args(Law))
         least = 1e-8 if self.law == "dirichlet" else 0.0
         if not least <= self.alpha <= 1e6:
             raise BadInput(
@@ -206,8 +206,8 @@ class Quantity:
     def shares(self, clients: int, rng: np.random.Generator) -> Shares:
         """q [client], adding up to 1."""
         if self.law == "dirichlet":
-            return softmax(log_gamma_draws(self.alpha, clients, rng))
-        return softmax(-self.alpha * np.log(np.arange(1, clients + 1, dtype=np.float64)))
+            return _softmax(log_gamma_draws(self.alpha, clients, rng))
+        return _softmax(-self.alpha * np.log(np.arange(1, clients + 1, dtype=np.float64)))
 
 
 def at_least(shares: Shares, least: float) -> tuple[Shares, int]:

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName, shown
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput, shown
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset, label_counts
 from coterie.data.partition.bands import notes_on
@@ -69,12 +70,16 @@ class Flower:
     def owners(self, data: Dataset, clients: int, key: Key) -> tuple[Counts, tuple[str, ...], list[str]]:
         """Whose each training row is, what clients are called, and what Flower warns of."""
         made = _partitioner_of(self.partitioner)
+        import datasets  # comes with Flower Datasets
+
         pool, options = data.train, _filled(made, parsed(self.options), clients, key)
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 partitioner = made(**options)
-                partitioner.dataset = _table_of(pool)
+                columns = {name: values.tolist() for name, values in (pool.columns or {}).items()}
+                numbered = {**columns, ROW: list(range(len(pool))), LABEL: pool.y.tolist()}
+                partitioner.dataset = datasets.Dataset.from_dict(numbered)  # rows without their inputs
                 parts = [partitioner.load_partition(k)[ROW] for k in range(partitioner.num_partitions)]
         except Exception as error:  # whatever it may raise of its own
             said = _in_a_line(error) or type(error).__name__
@@ -111,8 +116,7 @@ def _partitioner_of(name: str) -> Callable[..., Any]:
     except ImportError:
         raise BadInput("split flower needs Flower Datasets: pip install 'coterie[flower]'") from None
     names = sorted(n for n in dir(known) if n.endswith("Partitioner") and n != "Partitioner")
-    if name not in names:
-        raise UnknownName("partitioner of Flower", name, names)
+    check_choice("partitioner of Flower", name, names)
     found: Callable[..., Any] = getattr(known, name)
     return found
 
@@ -122,14 +126,6 @@ def _filled(made: Callable[..., Any], told: dict[str, Any], clients: int, key: K
     ours = {"num_partitions": clients, "partition_by": LABEL, "seed": key.at("clients").integer() % 2**31}
     takes = inspect.signature(made).parameters
     return {**{name: value for name, value in ours.items() if name in takes}, **told}
-
-
-def _table_of(pool: Arrays) -> Any:
-    """The rows as Flower wants them, without their inputs."""
-    import datasets
-
-    columns = {name: values.tolist() for name, values in (pool.columns or {}).items()}
-    return datasets.Dataset.from_dict({**columns, ROW: list(range(len(pool))), LABEL: pool.y.tolist()})
 
 
 def owners_of(parts: Sequence[Sequence[int]], rows: int) -> Counts:

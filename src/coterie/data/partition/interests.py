@@ -22,7 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
@@ -35,8 +36,6 @@ from coterie.data.partition.counts import (
     how_many,
     tally,
 )
-
-SIZES = ("uniform", "exponential", "equal")
 
 
 @SPLITS.register("interests")
@@ -56,8 +55,7 @@ class Interests:
     def __post_init__(self) -> None:
         if not 0 < self.p <= 1:
             raise BadInput(f"split interests: p={self.p} must lie above 0 and be at most 1: try 0.25")
-        if self.sizes not in SIZES:
-            raise UnknownName("sizes of split interests", self.sizes, SIZES)
+        check_choice("sizes of split interests", self.sizes, ("uniform", "exponential", "equal"))
         check_minimum("interests", self.minimum)
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:

@@ -16,8 +16,9 @@ import numpy as np
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
-from coterie.data.partition.base import SPLITS, Deal, cells_of, columns_in, deal_equally, empty_note
-from coterie.data.partition.counts import Shares, client_names, how_many
+from coterie.data.partition.base import SPLITS, Deal, cells_of, deal_equally
+from coterie.data.partition.counts import Shares
+from coterie.data.tabular import TabularPrepare
 
 
 @SPLITS.register("missingness")
@@ -44,21 +45,24 @@ class Missingness:
             raise BadInput("split missingness: most=0 and whole=0 leave nothing out: set one, or take iid")
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
-        names, x = columns_in("missingness", data), cells_of("missingness", data, pool)
+        if not isinstance(data.prepare, TabularPrepare):
+            raise BadInput(
+                f"split missingness takes values out of a table, but {data.name} has no rule for missing "
+                "ones: use a table of files, heart-disease or tcga-brca"
+            )
+        names, x = [c.name for c in data.prepare.columns], cells_of("missingness", data, pool)
         for name in self.columns:
             if name not in names:
                 raise UnknownName(f"column of {data.name}", name, names)
-        n = how_many("missingness", data, clients, minimum=2)
         rng = key.at("rows", len(pool)).numpy()
-        owner = deal_equally(len(pool), n, rng)
-        rates = self.rates(n, len(names), key.at("clients").numpy())
+        deal = deal_equally("missingness", data, pool, clients, rng)
+        rates = self.rates(len(deal.names), len(names), key.at("clients").numpy())
         rates *= np.array([not self.columns or name in self.columns for name in names])
-        gone = rng.random(x.shape) < rates[owner]
+        gone = rng.random(x.shape) < rates[deal.owner]
         known = int((~np.isnan(x)).sum())
         lost = int((gone & ~np.isnan(x)).sum())
         said = f"values made missing, at rates of each client's own: {lost} of {known}"
-        rows = replace(pool, x=np.where(gone, np.nan, x))
-        return Deal(owner, client_names(n), rows=rows, notes=(said, *empty_note(len(pool), n)))
+        return replace(deal, rows=replace(pool, x=np.where(gone, np.nan, x)), notes=(said, *deal.notes))
 
     def rates(self, clients: int, columns: int, rng: np.random.Generator) -> Shares:
         """r [client, column]; 1 where a client has no value."""

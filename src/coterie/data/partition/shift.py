@@ -27,7 +27,8 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.partition.base import SPLITS, Deal
@@ -67,10 +68,8 @@ class Shift:
     order: Literal["shuffled", "file"] = "shuffled"
 
     def __post_init__(self) -> None:
-        if self.distribution not in DISTRIBUTIONS:
-            raise UnknownName("distribution", self.distribution, DISTRIBUTIONS)
-        if self.order not in ("shuffled", "file"):
-            raise UnknownName("order of split shift", self.order, ("shuffled", "file"))
+        check_choice("distribution", self.distribution, DISTRIBUTIONS)
+        check_choice("order of split shift", self.order, ("shuffled", "file"))
         if self.shares and not (min(self.shares) >= 0 and abs(sum(self.shares) - 1) < 1e-6):
             raise BadInput(
                 f"split shift: shares {tuple(self.shares)} must be at least 0 and add up to 1, "

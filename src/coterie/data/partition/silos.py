@@ -9,13 +9,15 @@ from typing import Literal
 
 import numpy as np
 
-from coterie.core.errors import BadInput, UnknownName, option
+from coterie.core.checks import check_choice
+from coterie.core.errors import BadInput, option
 from coterie.core.seeds import Key
 from coterie.data.dataset import Arrays, Dataset
 from coterie.data.intake import Array
 from coterie.data.partition.bands import notes_on
 from coterie.data.partition.base import SPLITS, Deal, column_of, refuse_other_count
-from coterie.data.partition.counts import check_minimum, some
+from coterie.data.partition.counts import check_minimum
+from coterie.data.tables.texts import some
 
 LEAST = 2  # one row to train and one to test
 NATURAL = "hospital"  # the column that is a silo by itself in the bundled data
@@ -37,8 +39,7 @@ class Silos:
 
     def __post_init__(self) -> None:
         check_minimum("silos", self.minimum)
-        if self.small not in ("refuse", "drop"):
-            raise UnknownName("rule for small silos", self.small, ("refuse", "drop"))
+        check_choice("rule for small silos", self.small, ("refuse", "drop"))
 
     def deal(self, data: Dataset, pool: Arrays, clients: int | None, key: Key) -> Deal:
         column, sizes = self.sizes(data)

@@ -52,16 +52,27 @@ class Finding:
     remedy: Saying
     lines: tuple[int, ...] = ()
 
+    @classmethod
+    def of_rows(
+        cls,
+        rows: SiteRows,
+        which: Array,
+        column: str,
+        kind: str,
+        severity: Severity,
+        words: tuple[str, str, Saying, Saying],
+        among: int,
+    ) -> Finding:
+        """Of the rows that are marked, `among` those looked at; `words` are value, bound, says and remedy."""
+        many, lines = int(which.sum()), rows.lines[np.flatnonzero(which)[:MOST_LINES]]
+        about = rows.site, column, kind, severity, many, many / among
+        return cls(*about, *words, tuple(int(n) for n in lines))
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {
             "lines": list(self.lines),
             "said": [self.says.to_dict(), self.remedy.to_dict()],
         }
-
-
-def lines_of(rows: SiteRows, which: Array) -> tuple[int, ...]:
-    """Of rows that are marked, where people find them; as many as a finding lists."""
-    return tuple(int(n) for n in rows.lines[np.flatnonzero(which)[:MOST_LINES]])
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from coterie.data import quality
 from coterie.data.quality import check
 from coterie.data.quality.check import Finding, Suspect, worst_first
 from coterie.data.quality.ranges import Ranges
-from coterie.data.quality.site_rows import FEWEST, SiteRows, Sketch, sketch_of, without_infinite
+from coterie.data.quality.site_rows import FEWEST, SiteRows, Sketch
 from coterie.show.words import Saying, said
 
 for _module in pkgutil.iter_modules(quality.__path__):
@@ -76,7 +76,7 @@ def at_home(
     fewest: int = FEWEST,
 ) -> Home:
     """`fewest` values are needed to tell quantiles."""
-    rows, infinite = without_infinite(rows)
+    rows, infinite = rows.finite()
     here = check.Home(rows, known, seed)
     seen = [c.at_home(here) for name, c in CHECKS.items() if name in names and c.at_home is not None]
     notes = [said("check.infinite", n=infinite)] if infinite else []
@@ -84,7 +84,7 @@ def at_home(
     findings = worst_first([f for s in seen for f in s.findings])
     suspects = tuple(suspect for s in seen for suspect in s.suspects)
     named = tuple(said("check.note", where=rows.site, text=note) for note in notes)
-    return Home(sketch_of(rows, fewest), tuple(findings), suspects, named)
+    return Home(Sketch.of(rows, fewest), tuple(findings), suspects, named)
 
 
 def together(
@@ -100,7 +100,7 @@ def together(
     for across in (c.across for c in asked if c.across is not None):
         found += across(sketches, known, found)
     if sites:
-        finite = [without_infinite(rows)[0] for rows in sites]
+        finite = [rows.finite()[0] for rows in sites]
         found += [f for c in asked if c.with_rows is not None for f in c.with_rows(finite, seed)]
     where = dict[Saying, list[str]]()  # what is the same at several sites is said once
     for note in (note for home in homes for note in home.notes):

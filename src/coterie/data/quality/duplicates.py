@@ -14,20 +14,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coterie.data.quality.check import Check, Finding, Seen, Severity, lines_of, register
+from coterie.data.quality.check import Check, Finding, Seen, Severity, register
 from coterie.data.quality.site_rows import SiteRows
-from coterie.show.words import Saying, Share, said
+from coterie.show.words import Share, said
 
 DEPENDENT = 10.0  # times as many pairs as independent columns would have
 CHANCE = 0.01
-LIKELY: Severity = "likely"
-LOOK: Severity = "look"
 COARSE = 0.001  # pairs expected, above which a table is so coarse that copies may be two patients
 
 
 def check(rows: SiteRows) -> list[Finding]:
     groups = defaultdict[bytes, list[int]](list)
-    for i, key in enumerate(keys(rows)):
+    for i, key in enumerate(_keys(rows)):
         groups[key].append(i)
     chance, pairs = expected(rows, rows), sum(math.comb(len(g), 2) for g in groups.values())
     if not pairs or not remarkable(pairs, chance):
@@ -38,12 +36,12 @@ def check(rows: SiteRows) -> list[Finding]:
     many = int(again.sum())
     says = said("check.duplicates.within", many=many, rows=len(rows), share=Share(many / len(rows)))
     words = f"{many} copies", "each row once", says, said("check.duplicates.within_remedy")
-    return [_finding(rows, again, chance, *words)]
+    return [Finding.of_rows(rows, again, "", "duplicates", _severity(chance), words, len(rows))]
 
 
 def across(sites: Sequence[SiteRows]) -> list[Finding]:
     """Between sites whose rows are all at hand; said of the later one."""
-    found, known = list[Finding](), [(rows, keys(rows)) for rows in sites]
+    found, known = list[Finding](), [(rows, _keys(rows)) for rows in sites]
     for i, (rows, mine) in enumerate(known):
         for other, theirs in known[:i]:
             there, chance = set(theirs), expected(rows, other)
@@ -53,21 +51,18 @@ def across(sites: Sequence[SiteRows]) -> list[Finding]:
                 says = said(
                     "check.duplicates.across", other=other.site, many=many, rows=len(rows), share=share
                 )
-                words = f"{many} rows of both", "each row at one site", says
                 remedy = said("check.duplicates.across_remedy")
-                found.append(_finding(rows, same, chance, *words, remedy))
+                words = f"{many} rows of both", "each row at one site", says, remedy
+                severity = _severity(chance)
+                found.append(Finding.of_rows(rows, same, "", "duplicates", severity, words, len(rows)))
     return found
 
 
-def _finding(
-    rows: SiteRows, which: np.ndarray, chance: float, value: str, bound: str, says: Saying, remedy: Saying
-) -> Finding:
-    many, severity = int(which.sum()), LIKELY if chance < COARSE else LOOK
-    words = value, bound, says, remedy, lines_of(rows, which)
-    return Finding(rows.site, "", "duplicates", severity, many, many / len(rows), *words)
+def _severity(chance: float) -> Severity:
+    return "likely" if chance < COARSE else "look"
 
 
-def keys(rows: SiteRows) -> list[bytes]:
+def _keys(rows: SiteRows) -> list[bytes]:
     """Each row in one piece; all gaps are the same gap, and 0 is -0."""
     table = np.column_stack([rows.raw, np.asarray(rows.y, dtype=np.float64)]) + 0.0
     table = np.ascontiguousarray(np.where(np.isnan(table), np.nan, table))

@@ -22,20 +22,20 @@ FOLDS = 5
 FEWEST = 10  # rows of a class, two for each fold
 
 
-class Review(NamedTuple):
+class _Review(NamedTuple):
     """Suspects, those least likely to be right first, or why there are none."""
 
     suspects: tuple[Suspect, ...] = ()
     skipped: Saying | None = None
 
 
-def review(rows: SiteRows, seed: int = 0) -> Review:
-    if why := why_not(rows):
-        return Review(skipped=why)
+def review(rows: SiteRows, seed: int = 0) -> _Review:
+    if why := _why_not(rows):
+        return _Review(skipped=why)
     try:
         import cleanlab.filter
     except ImportError:
-        return Review(skipped=said("check.labels.cleanlab"))
+        return _Review(skipped=said("check.labels.cleanlab"))
 
     logging.getLogger("cleanlab").setLevel(logging.ERROR)
     present = np.unique(rows.y)
@@ -49,10 +49,10 @@ def review(rows: SiteRows, seed: int = 0) -> Review:
         here = rows.site, int(rows.lines[i]), rows.label(float(rows.y[i]))
         would_be = rows.label(float(present[likely[i]]))
         suspects.append(Suspect(*here, would_be, round(float(chances[i].max()), 3)))
-    return Review(tuple(suspects))
+    return _Review(tuple(suspects))
 
 
-def why_not(rows: SiteRows) -> Saying | None:
+def _why_not(rows: SiteRows) -> Saying | None:
     """Why labels cannot be reviewed, if they cannot."""
     if rows.task != "classification":
         return said("check.labels.numbers", task=rows.task)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from coterie.data.quality.check import Check, Finding, Seen, lines_of, percent, register
+from coterie.data.quality.check import Check, Finding, Seen, percent, register
 from coterie.data.quality.site_rows import SiteRows, Sketch
 from coterie.show.words import Share, said
 
@@ -34,11 +34,11 @@ def check(rows: SiteRows) -> list[Finding]:
         (most, high), *_, (least, low) = shares
         if most - least < MUCH or independence(gap, rows.y) * len(some) >= CHANCE:
             continue
-        name, many, high, low = rows.columns[i].name, int(gap.sum()), rows.label(high), rows.label(low)
+        name, high, low = rows.columns[i].name, rows.label(high), rows.label(low)
         between = {"most": Share(most), "high": high, "least": Share(least), "low": low}
         says, remedy = said("check.missing.label", column=name, **between), said("check.missing.label_remedy")
-        words = percent(most), percent(least), says, remedy, lines_of(rows, gap)
-        found.append(Finding(rows.site, name, "missing", "look", many, many / len(rows), *words))
+        words = percent(most), percent(least), says, remedy
+        found.append(Finding.of_rows(rows, gap, name, "missing", "look", words, len(rows)))
     return found
 
 

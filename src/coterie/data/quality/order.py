@@ -46,7 +46,7 @@ class _Company(NamedTuple):
 
 def across(sites: Sequence[SiteRows], seed: int = 0) -> list[Finding]:
     large = [thinned(rows, seed) for rows in sites if len(rows) >= FEWEST]
-    kept = [company(rows) for rows in large]
+    kept = [_company_of(rows) for rows in large]
     found = list[Finding]()
     for i, rows in enumerate(large):
         others = [c for k, c in enumerate(kept) if k != i]
@@ -92,11 +92,12 @@ def ranks(rows: SiteRows) -> np.ndarray:
     return made
 
 
-def company(rows: SiteRows) -> _Company:
+def _company_of(rows: SiteRows) -> _Company:
     ranked = ranks(rows)
-    known = np.maximum((ranked != 0).sum(axis=0), 1)
-    even = np.sqrt((ranked**2).sum(axis=0) / known) / known
-    return _Company(_artanh(correlations(ranked, ranked)), pairs(ranked), even)
+    known = (ranked != 0).astype(float)
+    many = np.maximum(known.sum(axis=0), 1)
+    even = np.sqrt((ranked**2).sum(axis=0) / many) / many
+    return _Company(_artanh(correlations(ranked, ranked)), np.asarray(known.T @ known), even)
 
 
 def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -108,11 +109,6 @@ def correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _artanh(r: np.ndarray) -> np.ndarray:
     return np.asarray(np.arctanh(np.clip(r, -CLOSEST, CLOSEST)))
-
-
-def pairs(ranked: np.ndarray) -> np.ndarray:
-    known = (ranked != 0).astype(float)
-    return np.asarray(known.T @ known)
 
 
 def _out_of_step(

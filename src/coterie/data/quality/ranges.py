@@ -20,7 +20,7 @@ import numpy as np
 from coterie.core.checks import is_list, is_number
 from coterie.core.errors import BadInput, Gathered, UnknownName, shown
 from coterie.data.preparation import Column
-from coterie.data.quality.check import Check, Finding, Home, Seen, Severity, lines_of, number, register
+from coterie.data.quality.check import Check, Finding, Home, Seen, Severity, number, register
 from coterie.data.quality.site_rows import SiteRows
 from coterie.data.tables.names import Conversion, conversion, conversions_for, name_and_unit, unit_of
 from coterie.data.tables.texts import loose
@@ -51,6 +51,15 @@ class Range:
         possible, plausible = (tuple(sorted(pair)) for pair in both)
         return Range(self.name, self.unit, possible, plausible, self.words, self.source, self.ours)  # type: ignore[arg-type]
 
+    @property
+    def units(self) -> dict[str, Conversion]:
+        """Units that the quantity is measured in, each with what turns the range's own into it."""
+        made = {self.unit: Conversion(1.0)}
+        for known in conversions_for(self.name):
+            if known.there == self.unit:
+                made.setdefault(known.here, known.by)
+        return made
+
 
 Ranges = Mapping[str, Range]
 """By each of their names, in plain letters."""
@@ -68,17 +77,17 @@ class Match:
 @cache
 def shipped() -> Ranges:
     text = files("coterie.data.quality").joinpath(SHIPPED).read_text(encoding="utf-8")
-    return named(_ranges_of(tomllib.loads(text), SHIPPED))
+    return _named(_ranges_of(tomllib.loads(text), SHIPPED))
 
 
 def read_ranges(path: str | Path | None) -> Ranges:
     """Coterie's own, and a user's beside and before them."""
     if path is None:
         return shipped()
-    return {**shipped(), **named(_ranges_of(read_given_toml(path), str(path)))}
+    return {**shipped(), **_named(_ranges_of(read_given_toml(path), str(path)))}
 
 
-def named(ranges: Sequence[Range]) -> dict[str, Range]:
+def _named(ranges: Sequence[Range]) -> dict[str, Range]:
     return {loose(word): r for r in ranges for word in (*r.words, r.name)}
 
 
@@ -137,20 +146,11 @@ def match(column: Column, values: np.ndarray, ranges: Ranges) -> Match | None:
     if unit:
         by = conversion(found.name, found.unit, unit) if found.unit else Conversion(1.0)
         return None if by is None else Match(found.within(by), unit, False)
-    fits = {u: inside(values, found.within(by).plausible) for u, by in units_for(found).items()}
+    fits = {u: inside(values, found.within(by).plausible) for u, by in found.units.items()}
     best = max(fits, key=lambda u: fits[u])
     if fits[found.unit] >= MOSTLY or fits[best] < MOSTLY:  # a few that do not fit are what is looked for
         best = found.unit
-    return Match(found.within(units_for(found)[best]), best, True)
-
-
-def units_for(found: Range) -> dict[str, Conversion]:
-    """Units that a quantity is measured in, each with what turns the range's own into it."""
-    made = {found.unit: Conversion(1.0)}
-    for known in conversions_for(found.name):
-        if known.there == found.unit:
-            made.setdefault(known.here, known.by)
-    return made
+    return Match(found.within(found.units[best]), best, True)
 
 
 def inside(values: np.ndarray, bounds: tuple[float, float]) -> float:
@@ -188,13 +188,13 @@ def _outside(
     name, values, known = rows.columns[i].name, rows.raw[which, i], int((~np.isnan(rows.raw[:, i])).sum())
     bound, unit = said("list.to", low=bounds[0], high=bounds[1]), f" {m.unit}" if m.unit else ""
     many, first, last = len(values), float(values.min()), float(values.max())
-    share, span = many / known, first if first == last else said("list.to", low=first, high=last)
+    span = first if first == last else said("list.to", low=first, high=last)
     says = said(
         "check.ranges.never" if severity == "impossible" else "check.ranges.rarely",
         column=name,
         many=many,
         known=known,
-        share=Share(share),
+        share=Share(many / known),
         span=span,
         bound=bound,
         unit=unit,
@@ -202,8 +202,9 @@ def _outside(
     )
     remedy = said("check.ranges.correct" if severity == "impossible" else "check.ranges.look")
     value = number(first) if first == last else str(span)
-    words = value, f"{bound}{unit}", says, remedy, lines_of(rows, which)
-    return Finding(rows.site, name, "ranges", severity, many, share, *words)
+    return Finding.of_rows(
+        rows, which, name, "ranges", severity, (value, f"{bound}{unit}", says, remedy), known
+    )
 
 
 def _unmatched(rows: SiteRows, matched: Mapping[int, Match]) -> list[Saying]:

@@ -50,6 +50,13 @@ class SiteRows:
         """A class as people call it."""
         return self.classes[int(y)] if self.classes else f"{y:g}"
 
+    def finite(self) -> tuple[SiteRows, int]:
+        """Infinite numbers as unknown ones, and how many there were: no quantile or model takes them."""
+        infinite = np.isinf(self.raw)
+        if not infinite.any():
+            return self, 0
+        return replace(self, raw=np.where(infinite, np.nan, self.raw)), int(infinite.sum())
+
 
 def dealt_rows(
     data: Dataset, split: Split, clients: int | None, key: Key
@@ -111,18 +118,6 @@ def _raw_columns(data: Dataset) -> tuple[tuple[Column, ...], Array]:
     return tuple(map(Column, numeric)), np.concatenate(parts)
 
 
-def without_infinite(rows: SiteRows) -> tuple[SiteRows, int]:
-    """Infinite numbers as unknown ones, and how many there were: no quantile or model has room for them."""
-    infinite = np.isinf(rows.raw)
-    if not infinite.any():
-        return rows, 0
-    return replace(rows, raw=np.where(infinite, np.nan, rows.raw)), int(infinite.sum())
-
-
-def as_arrays(rows: SiteRows, which: Array) -> Arrays:
-    return Arrays(rows.raw[which], rows.y[which])
-
-
 STEPS = 20
 AT = np.arange(1, STEPS) / STEPS
 FEWEST = 20  # known values below which quantiles say little
@@ -151,23 +146,23 @@ class Sketch:
     rows: int
     columns: tuple[ColumnSketch, ...]
 
+    @classmethod
+    def of(cls, rows: SiteRows, fewest: int = FEWEST) -> Sketch:
+        columns = list[ColumnSketch]()
+        for column, values in zip(rows.columns, rows.raw.T, strict=True):
+            known = values[~np.isnan(values)]
+            tells = column.scaled and len(known) >= fewest
+            quantiles = tuple(rounded(q) for q in np.quantile(known, AT)) if tells else ()
+            counts = len(known), len(values) - len(known)
+            columns.append(ColumnSketch(column.name, column.kind, column.unit, *counts, quantiles))
+        return cls(rows.site, len(rows), tuple(columns))
+
     def column(self, name: str) -> ColumnSketch | None:
         return next((c for c in self.columns if c.name == name), None)
 
     def to_dict(self) -> dict[str, Any]:
         columns = [asdict(c) | {"quantiles": list(c.quantiles)} for c in self.columns]
         return {"site": self.site, "rows": self.rows, "columns": columns}
-
-
-def sketch_of(rows: SiteRows, fewest: int = FEWEST) -> Sketch:
-    columns = list[ColumnSketch]()
-    for column, values in zip(rows.columns, rows.raw.T, strict=True):
-        known = values[~np.isnan(values)]
-        tells = column.scaled and len(known) >= fewest
-        quantiles = tuple(rounded(q) for q in np.quantile(known, AT)) if tells else ()
-        counts = len(known), len(values) - len(known)
-        columns.append(ColumnSketch(column.name, column.kind, column.unit, *counts, quantiles))
-    return Sketch(rows.site, len(rows), tuple(columns))
 
 
 def rounded(value: float) -> float:

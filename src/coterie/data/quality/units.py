@@ -43,12 +43,11 @@ from coterie.data.quality.check import (
     Finding,
     Seen,
     in_other_units,
-    lines_of,
     number,
     percent,
     register,
 )
-from coterie.data.quality.ranges import Range, Ranges, inside, units_for
+from coterie.data.quality.ranges import Range, Ranges, inside
 from coterie.data.quality.site_rows import AT, ColumnSketch, SiteRows, Sketch, by_column, spread_of
 from coterie.data.tables.names import Conversion, Known, conversions_for, name_and_unit, unit_of
 from coterie.data.tables.texts import loose
@@ -99,7 +98,7 @@ def told_unit(column: Column | ColumnSketch) -> str:
 # some rows of a site
 
 
-class Mixture(NamedTuple):
+class _Mixture(NamedTuple):
     """Which rows are in the other unit, and how well that fits."""
 
     which: np.ndarray
@@ -116,7 +115,7 @@ def check(rows: SiteRows, ranges: Ranges) -> list[Finding]:
     return found
 
 
-def mixture(values: Values, known: Known) -> Mixture | None:
+def mixture(values: Values, known: Known) -> _Mixture | None:
     """The rows that are in `known.there` among rows in `known.here`, if that is what the values look like.
 
     Centre and spread are robust and those of the rows as they are taken at present; whoever is nearer to the
@@ -130,13 +129,13 @@ def mixture(values: Values, known: Known) -> Mixture | None:
     other = np.zeros(len(here), dtype=bool)
     for _ in range(ROUNDS):
         taken = np.where(other, there, here)
-        centre, spread = robust(taken)
+        centre, spread = _robust(taken)
         now = np.abs(there - centre) < np.abs(here - centre)
         if now.mean() > 0.5 or (now == other).all():
             break
         other = now
     taken = np.where(other, there, here)
-    centre, spread = robust(taken)
+    centre, spread = _robust(taken)
     if not spread or other.mean() > 0.5:
         return None
     z_here, z_there = np.abs(here - centre) / spread, np.abs(there - centre) / spread
@@ -153,7 +152,7 @@ def mixture(values: Values, known: Known) -> Mixture | None:
         return None
     which = np.zeros(len(values), dtype=bool)
     which[np.flatnonzero(usable)[listed]] = True
-    return Mixture(which, known, spread / shift)
+    return _Mixture(which, known, spread / shift)
 
 
 def valley(distances: Values, shift: float) -> bool:
@@ -162,22 +161,22 @@ def valley(distances: Values, shift: float) -> bool:
     return there >= FEWEST_ROWS and halfway <= SHALLOW * there
 
 
-def robust(values: Values) -> tuple[float, float]:
+def _robust(values: Values) -> tuple[float, float]:
     """Median, and the deviation of a normal distribution with that distance between its quartiles."""
     low, centre, high = np.quantile(values, [0.25, 0.5, 0.75])
     return float(centre), float(high - low) / 1.349
 
 
-def _mixed(rows: SiteRows, column: Column, values: Values, found: Mixture) -> Finding:
+def _mixed(rows: SiteRows, column: Column, values: Values, found: _Mixture) -> Finding:
     many, known = int(found.which.sum()), int((~np.isnan(values)).sum())
     odd, rest = np.median(values[found.which]), np.median(values[~found.which & ~np.isnan(values)])
     units = {"there": found.by.there, "here": found.by.here}
     counts = {"many": many, "known": known, "share": Share(many / known)}
     medians = {"odd": float(odd), "rest": float(rest)}
     says = said("check.units.some", column=column.name, **units, **counts, **medians)
-    words = f"median {number(odd)}", f"median {number(rest)} of the others", says
-    more = said("check.units.some_remedy", here=found.by.here), lines_of(rows, found.which)
-    return Finding(rows.site, column.name, "units", "likely", many, many / known, *words, *more)
+    remedy = said("check.units.some_remedy", here=found.by.here)
+    words = f"median {number(odd)}", f"median {number(rest)} of the others", says, remedy
+    return Finding.of_rows(rows, found.which, column.name, "units", "likely", words, known)
 
 
 # all rows of a site
@@ -190,7 +189,7 @@ def across(sketches: Sequence[Sketch], ranges: Ranges) -> list[Finding]:
         for site, own in sites.items():
             others, unit = [c for s, c in sites.items() if s != site], told_unit(own)
             known = [k for k in candidates(own, ranges) if unit in ("", k.here)]
-            if fits := [(f, k) for k in known if (f := fit(own, others, k, ranges)) is not None]:
+            if fits := [(f, k) for k in known if (f := _fit_of(own, others, k, ranges)) is not None]:
                 odd[site] = min(fits, key=lambda pair: pair[0].after)
         if len(odd) == len(sites) == 2:
             odd = {s: pair for s, pair in odd.items() if pair[0].implausible} or odd
@@ -210,7 +209,7 @@ class _Fit(NamedTuple):
     implausible: bool
 
 
-def fit(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges: Ranges) -> _Fit | None:
+def _fit_of(own: ColumnSketch, others: Sequence[ColumnSketch], known: Known, ranges: Ranges) -> _Fit | None:
     """How a site lies to the others, or to plausible bounds; None unless it fits much better converted."""
     scale, quantiles = scale_of(known.by), np.array(own.quantiles)
     table = np.array([c.quantiles for c in others])
@@ -237,9 +236,9 @@ def _implausible(
     this unit, if it is the column's own, or the bounds' where nobody told its own.
     """
     found = range_for(column, ranges)
-    if found is None or unit != (told_unit(column) or found.unit) or unit not in units_for(found):
+    if found is None or unit != (told_unit(column) or found.unit) or unit not in found.units:
         return False
-    bounds = found.within(units_for(found)[unit]).plausible
+    bounds = found.within(found.units[unit]).plausible
     return inside(quantiles, bounds) < 0.5 and inside(converted, bounds) > 0.9
 
 

@@ -30,7 +30,8 @@ import numpy as np
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.seeds import Key
-from coterie.data.quality.site_rows import SiteRows, as_arrays
+from coterie.data.dataset import Arrays
+from coterie.data.quality.site_rows import SiteRows
 from coterie.data.tabular import TabularPrepare
 from coterie.show.words import Saying, said
 
@@ -42,7 +43,7 @@ FEWEST_OF_CLASS = 10
 CONFIDENCE = 0.95
 
 
-class Change(NamedTuple):
+class _Change(NamedTuple):
     """A mean over folds with its interval."""
 
     mean: float
@@ -51,7 +52,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Worth:
+class _Worth:
     """What one column brings at one partner: changes are positive where it helps.
 
     loss       log loss, or mean squared error, without the column less that with it
@@ -64,9 +65,9 @@ class Worth:
     rows: int
     beside: int
     measure: str
-    loss: Change
-    score: Change
-    permuted: Change
+    loss: _Change
+    score: _Change
+    permuted: _Change
 
     @property
     def helps(self) -> bool:
@@ -77,7 +78,7 @@ class Worth:
         return {**asdict(self), **changes, "helps": self.helps}
 
 
-def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[list[Worth], list[Saying]]:
+def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[list[_Worth], list[Saying]]:
     """Of every column that the requester lacks and a partner records, the most helpful first; and which could
     not be judged, and why.
     """
@@ -91,19 +92,19 @@ def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[lis
     if len(sites) < 2:
         raise BadInput(f"requester {requester!r} has no partners to ask: give data of several sites")
     mine = next(rows for rows in sites if rows.site == requester)
-    has = recorded(mine)
+    has = _recorded(mine)
     lacks = [i for i in range(len(mine.columns)) if not has[i]]
-    found, notes = list[Worth](), list[Saying]()
+    found, notes = list[_Worth](), list[Saying]()
     for i in lacks:
         judged = False
         for rows in sites:
-            if rows.site == requester or not recorded(rows)[i]:
+            if rows.site == requester or not _recorded(rows)[i]:
                 continue
-            beside = [j for j in range(len(has)) if has[j] and recorded(rows)[j]]
+            beside = [j for j in range(len(has)) if has[j] and _recorded(rows)[j]]
             if why := _why_not(rows, i, beside):
                 notes.append(why)
                 continue
-            found.append(gain(rows, i, beside, seed))
+            found.append(_gain(rows, i, beside, seed))
             judged = True
         if not judged:
             notes.append(said("check.worth.nobody", column=mine.columns[i].name))
@@ -112,7 +113,7 @@ def worth(sites: Sequence[SiteRows], requester: str, seed: int = 0) -> tuple[lis
     return sorted(found, key=lambda w: -w.loss.mean), notes
 
 
-def recorded(rows: SiteRows) -> np.ndarray:
+def _recorded(rows: SiteRows) -> np.ndarray:
     """[column] whether half and more of the values are known."""
     return np.asarray((~np.isnan(rows.raw)).mean(axis=0) >= RECORDED)
 
@@ -131,7 +132,7 @@ def _why_not(rows: SiteRows, column: int, beside: Sequence[int]) -> Saying | Non
     return None
 
 
-def gain(rows: SiteRows, column: int, beside: Sequence[int], seed: int) -> Worth:
+def _gain(rows: SiteRows, column: int, beside: Sequence[int], seed: int) -> _Worth:
     """Of one column at one partner, beside those others."""
     known = np.flatnonzero(~np.isnan(rows.raw[:, column]))
     whole = replace(rows, raw=rows.raw[known], y=rows.y[known], lines=rows.lines[known])
@@ -139,33 +140,34 @@ def gain(rows: SiteRows, column: int, beside: Sequence[int], seed: int) -> Worth
     measure = "R²" if rows.task == "regression" else "AUC" if len(np.unique(whole.y)) == 2 else "accuracy"
     changes = list[tuple[float, float, float]]()
     for time in range(TIMES):
-        for k, (train, held) in enumerate(folds_of(whole, FOLDS, seed * TIMES + time)):
+        for k, (train, held) in enumerate(_folds_of(whole, FOLDS, seed * TIMES + time)):
             y = whole.y[held]
             draws = Key(seed).at("worth", column, time, k).numpy()
             mixtures = [having.raw[held] for _ in range(SHUFFLES)]
             for raw in mixtures:
                 raw[:, -1] = draws.permutation(raw[:, -1])
-            (less,) = predicted(without, train, [without.raw[held]])
-            more, *mixed = predicted(having, train, [having.raw[held], *mixtures])
+            (less,) = _predicted(without, train, [without.raw[held]])
+            more, *mixed = _predicted(having, train, [having.raw[held], *mixtures])
             loss = _loss_of(whole, more, y)
             score = _score_of(whole, measure, more, y) - _score_of(whole, measure, less, y)
             permuted = float(np.mean([_loss_of(whole, m, y) for m in mixed])) - loss
             changes.append((_loss_of(whole, less, y) - loss, score, permuted))
     intervals = (resampled(np.array(d), FOLDS) for d in zip(*changes, strict=True))
-    return Worth(rows.columns[column].name, rows.site, len(whole), len(beside), measure, *intervals)
+    return _Worth(rows.columns[column].name, rows.site, len(whole), len(beside), measure, *intervals)
 
 
 def _narrowed(rows: SiteRows, columns: Sequence[int]) -> SiteRows:
     return replace(rows, columns=tuple(rows.columns[i] for i in columns), raw=rows.raw[:, list(columns)])
 
 
-def predicted(rows: SiteRows, train: np.ndarray, held: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _predicted(rows: SiteRows, train: np.ndarray, held: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What a model of the training rows says of others, raw numbers [row, column]: chances [row, class], or
     numbers [row]. A column of which the training rows know nothing is 0.
     """
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    way = TabularPrepare(rows.columns, "median", "site", "mask").fitted([as_arrays(rows, train)])[0]
+    known = Arrays(rows.raw[train], rows.y[train])
+    way = TabularPrepare(rows.columns, "median", "site", "mask").fitted([known])[0]
     inside, *outside = (np.asarray(way.inputs(raw), dtype=np.float64) for raw in (rows.raw[train], *held))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has not converged: advice is still advice
@@ -180,7 +182,7 @@ def predicted(rows: SiteRows, train: np.ndarray, held: Sequence[np.ndarray]) -> 
     return made
 
 
-def folds_of(rows: SiteRows, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _folds_of(rows: SiteRows, folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """(training rows, the others) of each fold, with classes as in all rows."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -191,8 +193,8 @@ def folds_of(rows: SiteRows, folds: int, seed: int) -> list[tuple[np.ndarray, np
 def out_of_sample(rows: SiteRows, folds: int, seed: int) -> np.ndarray:
     """[row, class present] chances by models that have not seen the row."""
     found = np.zeros((len(rows), len(np.unique(rows.y))))
-    for train, held in folds_of(rows, folds, seed):
-        (found[held],) = predicted(rows, train, [rows.raw[held]])
+    for train, held in _folds_of(rows, folds, seed):
+        (found[held],) = _predicted(rows, train, [rows.raw[held]])
     return found
 
 
@@ -214,11 +216,11 @@ def _score_of(rows: SiteRows, measure: str, answer: np.ndarray, y: np.ndarray) -
     return float((answer.argmax(axis=1) == np.searchsorted(np.unique(rows.y), y)).mean())
 
 
-def resampled(differences: np.ndarray, folds: int) -> Change:
+def resampled(differences: np.ndarray, folds: int) -> _Change:
     """The corrected resampled t interval, where one of so many folds is held out each time."""
     from scipy.stats import t
 
     many, mean = len(differences), float(differences.mean())
     variance = (1 / many + 1 / (folds - 1)) * float(differences.var(ddof=1))
     half = float(t.ppf((1 + CONFIDENCE) / 2, many - 1)) * math.sqrt(variance)
-    return Change(mean, mean - half, mean + half)
+    return _Change(mean, mean - half, mean + half)

@@ -35,7 +35,7 @@ def inside(path: str) -> Path:
     return Path(folder) / path
 
 
-def read_table(name: str, shape: tuple[int, int], delimiter: str | None = None, skip: int = 0) -> Array:
+def _read_table(name: str, shape: tuple[int, int], delimiter: str | None = None, skip: int = 0) -> Array:
     """The numbers [row, column] of one of the files behind scikit-learn's own loaders; another shape than the
     known one is refused.
     """
@@ -59,7 +59,7 @@ def read_table(name: str, shape: tuple[int, int], delimiter: str | None = None, 
 
 @SOURCES.register("digits")
 @dataclass(frozen=True)
-class Digits(AtHand):
+class _Digits(AtHand):
     """Handwritten digits, 8 x 8 grey pixels of 17 shades.
 
     The test part of the UCI set: 13 writers who are not told apart. Pixels count dots from 0 to 16 and are
@@ -75,7 +75,7 @@ class Digits(AtHand):
     licence: ClassVar[str] = "CC BY 4.0"
 
     def load(self) -> Dataset:
-        table = read_table("digits.csv.gz", (1797, 65), ",")
+        table = _read_table("digits.csv.gz", (1797, 65), ",")
         x = (table[:, :-1].reshape(-1, 1, 8, 8) / 16).astype(np.float32)
         return Dataset(
             name="digits",
@@ -89,7 +89,7 @@ class Digits(AtHand):
 
 @SOURCES.register("breast-cancer")
 @dataclass(frozen=True)
-class BreastCancer(AtHand):
+class _BreastCancer(AtHand):
     """Tumours, malignant or benign, told by 30 measurements of cell nuclei.
 
     Every client standardises the measurements with its own training mean and deviation.
@@ -104,7 +104,7 @@ class BreastCancer(AtHand):
     licence: ClassVar[str] = "CC BY 4.0"
 
     def load(self) -> Dataset:
-        table = read_table("breast_cancer.csv", (569, 31), ",", skip=1)
+        table = _read_table("breast_cancer.csv", (569, 31), ",", skip=1)
         x, y = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
         prepare = TabularPrepare(numbers(OF_TUMOURS))
         return Dataset(
@@ -121,7 +121,7 @@ class BreastCancer(AtHand):
 
 @SOURCES.register("diabetes")
 @dataclass(frozen=True)
-class Diabetes(AtHand):
+class _Diabetes(AtHand):
     """How far diabetes has progressed in a year, told by ten measurements; a regression.
 
     The target stays in its own units (25 to 346), so that errors can be read: always saying its mean, 152.1,
@@ -137,8 +137,8 @@ class Diabetes(AtHand):
     licence: ClassVar[str] = "none stated; comes with scikit-learn (BSD 3-Clause)"
 
     def load(self) -> Dataset:
-        x = read_table("diabetes_data_raw.csv.gz", (442, 10))
-        y = read_table("diabetes_target.csv.gz", (442, 1))[:, 0]
+        x = _read_table("diabetes_data_raw.csv.gz", (442, 10))
+        y = _read_table("diabetes_target.csv.gz", (442, 1))[:, 0]
         prepare = TabularPrepare(numbers(OF_DIABETES))
         units = (
             f"target in its own units: {y.min():g} to {y.max():g}; always predicting the mean of all rows, "

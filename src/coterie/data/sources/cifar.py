@@ -70,7 +70,7 @@ LICENCE = "none stated; the authors ask to be cited"
 SHAPE, PIXELS = (3, 32, 32), 3072
 
 
-def read_records(parts: Mapping[str, bytes], names: Sequence[str], label_bytes: int, label: int) -> Arrays:
+def _read_records(parts: Mapping[str, bytes], names: Sequence[str], label_bytes: int, label: int) -> Arrays:
     """The named parts, one after the other; `label` is which of the label bytes counts."""
     size = label_bytes + PIXELS
     for name in names:
@@ -123,8 +123,8 @@ class Cifar10:
         return Dataset(
             name="cifar10",
             task="classification",
-            train=read_records(parts, names[:-1], label_bytes=1, label=0),
-            test=read_records(parts, names[-1:], label_bytes=1, label=0),
+            train=_read_records(parts, names[:-1], label_bytes=1, label=0),
+            test=_read_records(parts, names[-1:], label_bytes=1, label=0),
             classes=TEN,
             prepare=Normalise((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
             citation=self.citation,
@@ -165,8 +165,8 @@ class Cifar100(Published):
         return Dataset(
             name="cifar100",
             task="classification",
-            train=read_records(parts, ["train.bin"], label_bytes=2, label=label),
-            test=read_records(parts, ["test.bin"], label_bytes=2, label=label),
+            train=_read_records(parts, ["train.bin"], label_bytes=2, label=label),
+            test=_read_records(parts, ["test.bin"], label_bytes=2, label=label),
             classes=COARSE if self.coarse else FINE,
             prepare=Normalise((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
             citation=self.citation,

@@ -25,7 +25,7 @@ from coterie.data.sources.base import SOURCES, Natural, Normalise, Published
 UNSIGNED_BYTE = 8
 
 
-def four_files(base: str, md5: Sequence[str]) -> tuple[PublishedFile, ...]:
+def _four_files(base: str, md5: Sequence[str]) -> tuple[PublishedFile, ...]:
     """Training images, training labels, test images, test labels, as MNIST and its look-alikes name them."""
     names = [
         f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
@@ -51,7 +51,7 @@ def read_idx(path: Path) -> Array:
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 
-def read_pool(images: Path, labels: Path) -> Arrays:
+def _read_pool(images: Path, labels: Path) -> Arrays:
     """Grey pictures [n, 1, height, width] as bytes, with their labels."""
     x, y = read_idx(images), read_idx(labels)
     if x.ndim != 3 or y.ndim != 1 or len(x) != len(y):
@@ -61,7 +61,28 @@ def read_pool(images: Path, labels: Path) -> Arrays:
     return Arrays(x[:, None], y.astype(np.int64))
 
 
-FILES = four_files(
+class _FourFiles(Published):
+    """A source in this form: what it is called, its classes, and what its pixels are normalised with."""
+
+    name: ClassVar[str]
+    classes: ClassVar[tuple[str, ...]]
+    prepare: ClassVar[Normalise]
+    citation: ClassVar[str]
+
+    def load(self) -> Dataset:
+        paths = self.fetch()
+        return Dataset(
+            name=self.name,
+            task="classification",
+            train=_read_pool(*paths[:2]),
+            test=_read_pool(*paths[2:]),
+            classes=self.classes,
+            prepare=self.prepare,
+            citation=self.citation,
+        )
+
+
+FILES = _four_files(
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     (
         "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -74,7 +95,7 @@ FILES = four_files(
 
 @SOURCES.register("mnist")
 @dataclass(frozen=True)
-class Mnist(Published):
+class Mnist(_FourFiles):
     """Handwritten digits, 28 x 28 grey pixels, with the published test set.
 
     Normalised with mean 0.1307 and deviation 0.3081, those of the 60,000 training images; PyTorch's
@@ -91,20 +112,12 @@ class Mnist(Published):
     )
     licence: ClassVar[str] = "CC BY-SA 3.0"
 
-    def load(self) -> Dataset:
-        paths = self.fetch()
-        return Dataset(
-            name="mnist",
-            task="classification",
-            train=read_pool(*paths[:2]),
-            test=read_pool(*paths[2:]),
-            classes=tuple("0123456789"),
-            prepare=Normalise((0.1307,), (0.3081,)),
-            citation=self.citation,
-        )
+    name: ClassVar[str] = "mnist"
+    classes: ClassVar[tuple[str, ...]] = tuple("0123456789")
+    prepare: ClassVar[Normalise] = Normalise((0.1307,), (0.3081,))
 
 
-FASHION_FILES = four_files(
+FASHION_FILES = _four_files(
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
     (
         "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -120,7 +133,7 @@ CLOTHES = (
 
 @SOURCES.register("fashion-mnist")
 @dataclass(frozen=True)
-class FashionMnist(Published):
+class _FashionMnist(_FourFiles):
     """Pictures of clothing, 28 x 28 grey pixels, with the published test set.
 
     Normalised with mean 0.2860 and deviation 0.3530, those of the 60,000 training images.
@@ -136,14 +149,6 @@ class FashionMnist(Published):
     )
     licence: ClassVar[str] = "MIT"
 
-    def load(self) -> Dataset:
-        paths = self.fetch()
-        return Dataset(
-            name="fashion-mnist",
-            task="classification",
-            train=read_pool(*paths[:2]),
-            test=read_pool(*paths[2:]),
-            classes=CLOTHES,
-            prepare=Normalise((0.2860,), (0.3530,)),
-            citation=self.citation,
-        )
+    name: ClassVar[str] = "fashion-mnist"
+    classes: ClassVar[tuple[str, ...]] = CLOTHES
+    prepare: ClassVar[Normalise] = Normalise((0.2860,), (0.3530,))

@@ -161,7 +161,7 @@ class TableFile(AtHand):
 
 @SOURCES.register("sites")
 @dataclass(frozen=True)
-class Sites(AtHand):
+class _Sites(AtHand):
     """What the sites of a federation hold; their rows stay with them."""
 
     natural: ClassVar[Natural] = Natural("silos", "logistic", table=True, by_task=True)

@@ -42,7 +42,7 @@ SIDE = 64
 
 @SOURCES.register("tiny-imagenet")
 @dataclass(frozen=True)
-class TinyImageNet:
+class _TinyImageNet:
     """Colour photographs of two hundred kinds of things, 64 x 64 pixels; the validation set is the test set.
 
     Read from tiny-imagenet-200.zip as it is, or from the folder unpacked from it; a folder has no checksum,
@@ -58,9 +58,9 @@ class TinyImageNet:
     def load(self) -> Dataset:
         _need_pillow()
         paths = self.fetch()
-        with opened(paths[0] if len(paths) == 1 else paths[0].parent) as tree:
+        with _opened(paths[0] if len(paths) == 1 else paths[0].parent) as tree:
             wnids = sorted(tree.lines(CLASSES))
-            train, test = trained(tree, wnids), _tested(tree, wnids)
+            train, test = _trained(tree, wnids), _tested(tree, wnids)
             found = (len(wnids), len(train), len(test))
             if found != COUNTS:
                 raise BadData(
@@ -134,7 +134,7 @@ def _unpacked() -> Path | None:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[_Tree]:
+def _opened(path: Path) -> Iterator[_Tree]:
     if path.is_dir():
         names = (p.relative_to(path).as_posix() for p in path.rglob("*.*"))
         yield _Tree(path, frozenset(names), lambda name: (path / name).read_bytes())
@@ -148,7 +148,7 @@ def opened(path: Path) -> Iterator[_Tree]:
         yield _Tree(path, frozenset(within), lambda name: archive.read(within[name]))
 
 
-def trained(tree: _Tree, wnids: Sequence[str]) -> dict[str, int]:
+def _trained(tree: _Tree, wnids: Sequence[str]) -> dict[str, int]:
     """The class of each training picture, one class after the other."""
     number = {wnid: c for c, wnid in enumerate(wnids)}
     found = ((name, TRAINED.fullmatch(name)) for name in sorted(tree.names))

@@ -42,7 +42,7 @@ class Misfit(NamedTuple):
     says: str = ""
 
 
-class Rows(NamedTuple):
+class _Rows(NamedTuple):
     """What a recipe makes of a table.
 
     raw     [row, column] numbers, in the order of `Recipe.columns`, NaN where missing
@@ -67,7 +67,7 @@ def rows_of(
     *,
     may_lack: Collection[str] = (),
     by_row: bool = False,
-) -> Rows:
+) -> _Rows:
     """Rows as the recipe reads them at `site`; without a site, as its column tells, or else as all have them.
 
     A column of `may_lack` need not be there. All that cannot be read is refused at once; with `by_row`, where
@@ -83,7 +83,7 @@ def rows_of(
     goals = recipe.goal_rules if with_target else ()
     rules = [*recipe.inputs, *goals]
     made = np.full((len(table), len(rules)), np.nan, order="F")  # as it is filled, and looked at
-    for name, rows in places(whose, site, len(table)):
+    for name, rows in _places(whose, site, len(table)):
         reading = Reading(recipe, table.take(rows), name, frozenset(map(plain, may_lack)))
         made[rows] = reading.numbers(rules, with_target)
         troubles += [t._replace(rows=tuple(int(rows[i]) for i in t.rows)) for t in reading.troubles]
@@ -103,7 +103,7 @@ def rows_of(
         y = aims[:, 0].astype(np.int64 if recipe.classes else np.float64)
         if recipe.event:
             y = signed(aims[:, 0], aims[:, 1])
-    return Rows(made, y, table.lines.tolist(), whose, tuple(troubles))
+    return _Rows(made, y, table.lines.tolist(), whose, tuple(troubles))
 
 
 def unread(recipe: Recipe, source: str | Path | pd.DataFrame | Table, site: str = "") -> list[str]:
@@ -128,7 +128,7 @@ def sites_in(recipe: Recipe, table: Table) -> list[str] | None:
     return list(table.columns[header].each(site_of))
 
 
-def places(whose: Sequence[str] | None, site: str, rows: int) -> list[tuple[str, Array]]:
+def _places(whose: Sequence[str] | None, site: str, rows: int) -> list[tuple[str, Array]]:
     """[(site, its rows)]."""
     return [(site, np.arange(rows))] if whose is None else rows_by_site(whose)
 
@@ -149,7 +149,7 @@ def _labelled(
     """The rows that have a target, and say whether the event was seen, where that is asked."""
     keep = np.ones(len(table), dtype=bool)
     for goal in recipe.goal_rules:
-        for name, rows in places(whose, site, len(table)):
+        for name, rows in _places(whose, site, len(table)):
             header = header_of(table, goal, goal.here(name))
             if header is not None:
                 keep[rows] &= ~table.columns[header].take(rows).among(goal.missing_marks(name))
@@ -251,7 +251,7 @@ class Reading:
                 for row in np.flatnonzero(which[read[rule.name].codes]).tolist():
                     grouped.setdefault((rule.name, wrong, cell_text(cells[rule.name][row])), []).append(row)
         return [
-            self.misfit(name, rows, said(by_name[name], wrong, value, cells[name][rows[0]], self.site))
+            self.misfit(name, rows, _said(by_name[name], wrong, value, cells[name][rows[0]], self.site))
             for (name, wrong, value), rows in grouped.items()
         ]
 
@@ -260,7 +260,7 @@ class Reading:
         return Misfit(f"{self.table.name}, {where}, column {column!r}: {says}", column, tuple(rows), says)
 
 
-def said(rule: Rule, wrong: str, value: str, cell: Cell, site: str) -> str:
+def _said(rule: Rule, wrong: str, value: str, cell: Cell, site: str) -> str:
     """What is wrong with a cell, and what to do."""
     place = f"[columns.{rule.name}]"
     if wrong == "missing":
@@ -291,7 +291,7 @@ def gather(recipe: Recipe, read: Mapping[str, Table] | None = None) -> _Gathered
     files = dict(recipe.sites) or {"": recipe.file}
     if files == {"": ""}:
         raise BadInput("the recipe names no files: write [sites] with one a site, or file and site")
-    parts, troubles = list[tuple[str, Table, Rows]](), list[str]()
+    parts, troubles = list[tuple[str, Table, _Rows]](), list[str]()
     for site, file in files.items():
         try:
             known = (read or {}).get(site)
@@ -329,7 +329,7 @@ def _values_of(rule: Rule, raw: Array) -> Array:
     return np.asarray(object_array([None if np.isnan(v) else rule.column.text(v) for v in found])[codes])
 
 
-def _cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
+def _cells_of(rule: Rule, site: str, table: Table, part: _Rows) -> Array:
     """A column that is left out, as it is written; None where missing."""
     here = rule.here(site)
     kept = np.isin(table.lines, part.lines)
@@ -341,7 +341,7 @@ def _cells_of(rule: Rule, site: str, table: Table, part: Rows) -> Array:
     return cells
 
 
-def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:
+def people_in(rule: Rule, site: str, table: Table, part: _Rows) -> Array:
     """Who each row is about, by a column that tells it: 1001, 1001.0 and " 1001" are one; None where it is
     missing, or the site does not have the column.
     """
@@ -349,7 +349,7 @@ def people_in(rule: Rule, site: str, table: Table, part: Rows) -> Array:
     return object_array([None if absent or c is None else same(c) for c in cells])
 
 
-def _notes_of(recipe: Recipe, parts: list[tuple[str, Table, Rows]]) -> tuple[str, ...]:
+def _notes_of(recipe: Recipe, parts: list[tuple[str, Table, _Rows]]) -> tuple[str, ...]:
     """What was done, one line each."""
     here = [(r, s, h) for r in (*recipe.inputs, recipe.goal) for s, h in r.at.items()]
     dropped = sum(len(t) - len(p.lines) for _, t, p in parts)

@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from coterie.core.errors import BadData, BadInput, Several, UnknownName
+from coterie.core.errors import BadData, Several, UnknownName
 from coterie.data.kinds import KINDS
-from coterie.data.kinds.category import MOST_VALUES, word_for
+from coterie.data.kinds.number import HIGH_CODES, LOW_CODES
+from coterie.data.kinds.words import MOST_VALUES, word_for
 from coterie.data.tables.cells import Values
 from coterie.data.tables.draft_numbers import told_by_others
 from coterie.data.tables.names import name_and_unit
-from coterie.data.tables.numerals import HIGH_CODES, LOW_CODES, USUAL
-from coterie.data.tables.profile import Group, Profile, Profiles, profile
+from coterie.data.tables.numerals import USUAL
+from coterie.data.tables.profile import Group, Profile, Profiles
 from coterie.data.tables.read import Table
 from coterie.data.tables.recipe import Here, Recipe, Rule
 from coterie.data.tables.texts import Cell, cell_text, number_of, plain, same, some
@@ -58,6 +59,38 @@ class Draft:
     def __post_init__(self) -> None:
         self.rule, self.says = Rule(self.name, "leave-out"), list(self.pooled.says)
 
+    @classmethod
+    def of(cls, group: Group, profiles: Profiles, sites: Sequence[str], task: str) -> Draft:
+        """`profiles` by site, of those that have the column; `task` of a target: auto or what it shall be."""
+        profiles = told_by_others(profiles)
+        apart = _odd_sites(profiles)
+        pooled = _together(group.name, [profiles[s] for s in profiles if s not in apart])
+        kind = _target_kind(pooled, task) if task else _common_kind(pooled, profiles)
+        draft, uses = cls(group, profiles, pooled, kind), KINDS[kind]
+        uses.propose(draft)
+        _names(draft, sites)
+        _missing(draft)
+        alike = [f for f in (pooled, *profiles.values()) if f.kind == kind]
+        if (doubt := next((f.doubt for f in alike if f.doubt), "")) and not task:
+            draft.asks.append(doubt)
+        if draft.rule.read or uses.counted:
+            draft.asks += [f"at {s}: {ask}" for s, f in profiles.items() for ask in f.asks]
+        _ask_codes(draft, {s: p for s, p in profiles.items() if s not in apart}, bool(task))
+        for site in apart if draft.rule.read else ():
+            draft.differs(site, absent=True)
+            there = some([cell_text(c) for c in profiles[site].values], 4)
+            others = some(list(draft.rule.values), 4) if draft.rule.values else "numbers"
+            draft.asks.append(
+                f"{site} writes {there} where others have {others}: say which is which under "
+                f"at.{site}.spellings; until then it counts as absent there"
+            )
+        why = [f"{kind}: {draft.why or (alike[0] if alike else pooled).why}"]
+        if uses.left_out:
+            why.append(f"left out: {uses.left_out}")
+        at = {s: draft.here[s] for s in sites if draft.here.get(s, Here()) != Here()}
+        draft.rule = replace(draft.rule, why=tuple(why), at=at)
+        return draft
+
     @property
     def name(self) -> str:
         return self.group.name
@@ -69,44 +102,8 @@ class Draft:
     def differs(self, site: str, **what: object) -> None:
         self.here[site] = replace(self.here.get(site, Here()), **what)  # type: ignore[arg-type]
 
-    def done(self, sites: Sequence[str]) -> Draft:
-        at = {s: self.here[s] for s in sites if self.here.get(s, Here()) != Here()}
-        self.rule = replace(self.rule, at=at)
-        return self
 
-
-def draft_rule(group: Group, profiles: Profiles, sites: Sequence[str], task: str = "") -> Draft:
-    """`profiles` by site, of those that have the column; `task` for the target: auto or what it shall be."""
-    profiles = told_by_others(profiles)
-    apart = _odd_sites(profiles)
-    pooled = together(group.name, [profiles[s] for s in profiles if s not in apart])
-    kind = _target_kind(pooled, task) if task else _common_kind(pooled, profiles)
-    draft, of = Draft(group, profiles, pooled, kind), KINDS[kind]
-    of.propose(draft)
-    names(draft, sites)
-    missing(draft)
-    alike = [f for f in (pooled, *profiles.values()) if f.kind == kind]
-    if (doubt := next((f.doubt for f in alike if f.doubt), "")) and not task:
-        draft.asks.append(doubt)
-    if draft.rule.read or of.counted:
-        draft.asks += [f"at {s}: {ask}" for s, f in profiles.items() for ask in f.asks]
-    _ask_codes(draft, {s: p for s, p in profiles.items() if s not in apart}, bool(task))
-    for site in apart if draft.rule.read else ():
-        draft.differs(site, absent=True)
-        there = some([cell_text(c) for c in profiles[site].values], 4)
-        others = some(list(draft.rule.values), 4) if draft.rule.values else "numbers"
-        draft.asks.append(
-            f"{site} writes {there} where others have {others}: say which is which under "
-            f"at.{site}.spellings; until then it counts as absent there"
-        )
-    why = [f"{kind}: {draft.why or (alike[0] if alike else pooled).why}"]
-    if of.left_out:
-        why.append(f"left out: {of.left_out}")
-    draft.rule = replace(draft.rule, why=tuple(why))
-    return draft.done(sites)
-
-
-def together(name: str, profiles: Sequence[Profile]) -> Profile:
+def _together(name: str, profiles: Sequence[Profile]) -> Profile:
     """What all sites' cells look like as one column."""
     if len(profiles) == 1 and profiles[0].writing == USUAL:
         return profiles[0]
@@ -117,7 +114,7 @@ def together(name: str, profiles: Sequence[Profile]) -> Profile:
             for cell, value, n in zip(cells, found.read().tolist(), cells.counts.tolist(), strict=True):
                 counts[cell if math.isnan(value) else value] += n
         parts.append(cells if found.writing == USUAL else Values.of(counts))
-    return profile(name, Values.joined(parts))
+    return Profile.of_cells(name, Values.joined(parts))
 
 
 def _common_kind(pooled: Profile, profiles: Profiles) -> str:
@@ -170,7 +167,7 @@ def _sort(found: Profile) -> str:
     return "number" if found.numeric or found.kind == "number" else "text"
 
 
-def names(draft: Draft, sites: Sequence[str]) -> None:
+def _names(draft: Draft, sites: Sequence[str]) -> None:
     """What sites call it, and who lacks it."""
     group = draft.group
     for site in sites:
@@ -183,7 +180,7 @@ def names(draft: Draft, sites: Sequence[str]) -> None:
         draft.asks.append(f"is {group.headers[site]!r} of {site} the same as {group.name!r} of others?")
 
 
-def missing(draft: Draft) -> None:
+def _missing(draft: Draft) -> None:
     """Words for a missing value: for all where no site has them as a value."""
     profiles = draft.profiles
     if not draft.rule.read:
@@ -219,7 +216,7 @@ def _ask_codes(draft: Draft, profiles: Profiles, target: bool) -> None:
         sites.setdefault(frozenset(found), []).append(site)
     usual = max(sites, key=lambda v: sum(counts[s].total() for s in sites[v]), default=frozenset[str]())
     theirs = [counts[s] for s in sites.get(usual, ())]
-    odd = [v for v in sites if v != usual and differ(theirs, counts, sites[v], target)]
+    odd = [v for v in sites if v != usual and _differ(theirs, counts, sites[v], target)]
     if odd:
         told = "; ".join(f"{', '.join(_in_order(v))} at {', '.join(sites[v])}" for v in (usual, *odd))
         where = ", ".join(f"at.{s}.spellings" for v in odd for s in sites[v])
@@ -230,7 +227,7 @@ def _ask_codes(draft: Draft, profiles: Profiles, target: bool) -> None:
         )
 
 
-def differ(
+def _differ(
     usual: Sequence[Counter[str]], counts: Mapping[str, Counter[str]], sites: Sequence[str], target: bool
 ) -> bool:
     """Whether neither these sites nor the usual ones have all of the others' values, and not by chance."""
@@ -256,20 +253,57 @@ REGRESSION = "a number to predict: a regression"
 SAID = {"survival": "the time until the event, or until a row was last seen: a survival"}
 
 
-def timed(target: str, event: str, task: str) -> str:
-    """The task that the target is looked at by, where there is an event."""
-    if not target:
-        raise BadInput(f"event {event!r} without a time: name the column of times as the target too")
-    if plain(target) == plain(event):
-        raise BadInput(f"{event!r} is the target and the event: name the time and the event apart")
-    if task != "auto":
-        raise BadInput(f"task={task} and an event, which makes a survival: leave one out")
-    return "survival"
+@dataclass(frozen=True, eq=False)
+class Goals:
+    """What is to be predicted: the columns of the target and of the event, where there are such."""
+
+    target: Group | None
+    event: Group | None
+
+    @classmethod
+    def of(cls, groups: Sequence[Group], tables: Mapping[str, Table], target: str, event: str) -> Goals:
+        return cls(_named(groups, tables, target, "the target"), _named(groups, tables, event, "the event"))
+
+    def without_totals(
+        self, profiles: Mapping[str, dict[str, Profile]], tables: Mapping[str, Table]
+    ) -> tuple[dict[str, dict[str, Profile]], str]:
+        """The same profiles, with rows of totals without a target; and what is asked about them."""
+        made, cells, where = dict(profiles), set[str](), list[str]()
+        odd = [] if self.target is None else sorted(_odd_goals(self.target.of(profiles)))
+        if self.target is None or not odd:
+            return made, ""
+        for site, header in self.target.headers.items():
+            found, table = profiles[site][header], tables[site]
+            out = np.isin(found.read(), odd)
+            gone = set(found.values.kept(out))
+            marks = sorted(map(same, gone))
+            changed = replace(found, values=found.values.kept(~out), marks=(*found.marks, *marks))
+            made[site] = {**profiles[site], header: changed}
+            cells |= set(marks)
+            here = np.flatnonzero(table.columns[header].each(gone.__contains__))
+            where += [table.where(i) for i in here.tolist()]
+        said = f"{some(sorted(cells))} in {len(where)} row(s) ({some(where)})"
+        return made, (
+            f"{said}, where all others are few whole numbers: totals or means? They count as without a "
+            "target. If so, take these rows out of the file and inspect again; if it is a number to predict, "
+            'take them out of missing and write use = "number"'
+        )
+
+    def check(
+        self, recipe: Recipe, its: Mapping[str, Draft], tables: Mapping[str, Table], task: str
+    ) -> Recipe:
+        """The recipe with goals that can be learned, of the drafts by name; whether rows lack them."""
+        if self.target is not None:
+            recipe = replace(recipe, target=self.target.name)
+            recipe = _check_target(recipe, its[recipe.target], tables, task)
+        if self.event is not None:
+            recipe = replace(recipe, event=self.event.name)
+            recipe = _check_event(recipe, its[recipe.event], tables)
+        return recipe
 
 
-def goal_of(
-    groups: Sequence[Group], target: str, tables: Mapping[str, Table], what: str = "the target"
-) -> Group | None:
+def _named(groups: Sequence[Group], tables: Mapping[str, Table], target: str, what: str) -> Group | None:
+    """A goal's column, which all tables must have; None where there is no such goal."""
     if not target:
         return None
     named = [g for g in groups if plain(target) in {plain(g.name), *map(plain, g.headers.values())}]
@@ -282,7 +316,7 @@ def goal_of(
     return named[0]
 
 
-def check_goal(recipe: Recipe, draft: Draft, tables: Mapping[str, Table], task: str) -> Recipe:
+def _check_target(recipe: Recipe, draft: Draft, tables: Mapping[str, Table], task: str) -> Recipe:
     """A target that can be learned; whether rows lack it."""
     where = ", ".join(t.name for t in tables.values())
     founds = list(draft.profiles.values())
@@ -316,7 +350,7 @@ def check_goal(recipe: Recipe, draft: Draft, tables: Mapping[str, Table], task: 
     return _without_gaps(recipe, draft, "target")
 
 
-def check_event(recipe: Recipe, draft: Draft, tables: Mapping[str, Table]) -> Recipe:
+def _check_event(recipe: Recipe, draft: Draft, tables: Mapping[str, Table]) -> Recipe:
     """An event that was seen or not; whether rows lack it."""
     if draft.rule.use != "flag":
         words = draft.rule.values
@@ -335,7 +369,6 @@ def check_event(recipe: Recipe, draft: Draft, tables: Mapping[str, Table]) -> Re
 
 
 def _without_gaps(recipe: Recipe, draft: Draft, what: str) -> Recipe:
-    """Rows without a target are a question."""
     gaps = {s: p.rows - p.known for s, p in draft.profiles.items()}
     if total := sum(gaps.values()):
         by_site = ", ".join(f"{s} {n}" for s, n in gaps.items() if n)
@@ -346,11 +379,10 @@ def _without_gaps(recipe: Recipe, draft: Draft, what: str) -> Recipe:
     return recipe
 
 
-# rows of totals or means below a table: a target of classes that is something else in one row of a file
-
-
 def _odd_goals(profiles: Mapping[str, Profile]) -> set[float]:
-    """Numbers of few rows that cannot be classes as all others are; empty where numbers are to predict."""
+    """Numbers of few rows that cannot be classes as all others are, such as totals or means below a table;
+    empty where numbers are to predict.
+    """
     counts = Counter[float]()
     for found in profiles.values():
         read = found.read()
@@ -365,28 +397,3 @@ def _odd_goals(profiles: Mapping[str, Profile]) -> set[float]:
     odd = {v for v in counts if v % 1 or (v not in usual and abs(v) >= BEYOND * max(top, 1.0))}
     rows = sum(counts[v] for v in odd)
     return odd if rows <= max(EACH * len(profiles), EVEN_FEWER * counts.total()) else set()
-
-
-def without_totals(
-    goal: Group, profiles: Mapping[str, dict[str, Profile]], tables: Mapping[str, Table]
-) -> tuple[dict[str, dict[str, Profile]], str]:
-    """The same profiles, with rows of totals without a target; and what is asked about them."""
-    made, cells_of, where = dict(profiles), dict[str, list[str]](), list[str]()
-    odd = _odd_goals(goal.of(profiles))
-    for site, header in goal.headers.items() if odd else ():
-        found = profiles[site][header]
-        out = np.isin(found.read(), list(odd))
-        gone, left = set(found.values.kept(out)), found.values.kept(~out)
-        cells_of[site] = sorted(map(same, gone))
-        changed = replace(found, values=left, marks=(*found.marks, *cells_of[site]))
-        made[site] = {**profiles[site], header: changed}
-        here = tables[site].columns[header].each(gone.__contains__)
-        where += [tables[site].where(i) for i in np.flatnonzero(here).tolist()]
-    if not where:
-        return dict(profiles), ""
-    values = some(sorted({c for cells in cells_of.values() for c in cells}))
-    return made, (
-        f"{values} in {len(where)} row(s) ({some(where)}), where all others are few whole numbers: totals or "
-        "means? They count as without a target. If so, take these rows out of the file and inspect again; if "
-        'it is a number to predict, take them out of missing and write use = "number"'
-    )

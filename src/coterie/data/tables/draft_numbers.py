@@ -46,8 +46,8 @@ def propose_number(draft: Draft) -> None:
         _ask_units(draft, guessed, levels)
     if pooled.kind == "number":
         _by_medians(draft, named)
-    thousands(draft)
-    draft.why = f"from {bound(draft, min):g} to {bound(draft, max):g}"
+    _thousands(draft)
+    draft.why = f"from {_bound(draft, min):g} to {_bound(draft, max):g}"
     numbers = pooled.values.numbers()
     whole = np.unique(numbers[~np.isnan(numbers)])
     if 3 <= len(whole) <= 6 and (whole % 1 == 0).all() and pooled.known >= 30:
@@ -72,8 +72,8 @@ def _guesses(name: str, named: Mapping[str, str], levels: Mapping[str, float]) -
     found = dict[str, str]()
     for site, level in levels.items() if named else ():
         if site not in named:
-            best = min(usual, key=lambda u: apart(level, usual[u]), default="")
-            found[site] = best if best and apart(level, usual[best]) < ANOTHER_UNIT else ""
+            best = min(usual, key=lambda u: _apart(level, usual[u]), default="")
+            found[site] = best if best and _apart(level, usual[best]) < ANOTHER_UNIT else ""
     return found
 
 
@@ -137,7 +137,7 @@ def _by_medians(draft: Draft, named: Mapping[str, str]) -> None:
             medians[site], rows[site] = float(np.median(numbers)), len(numbers)
     if len(medians) < 2 or min(medians.values()) <= 0:
         return
-    near = {s: [o for o in medians if apart(medians[s], medians[o]) < ANOTHER_UNIT] for s in medians}
+    near = {s: [o for o in medians if _apart(medians[s], medians[o]) < ANOTHER_UNIT] for s in medians}
     lead = max(medians, key=lambda s: (len(near[s]), sum(rows[o] for o in near[s])))
     usual = float(np.median([medians[s] for s in near[lead]]))
     for site, median in medians.items():
@@ -145,7 +145,7 @@ def _by_medians(draft: Draft, named: Mapping[str, str]) -> None:
             continue
         level = f"its median is {median:g} at {site}, {usual:g} elsewhere"
         for known in conversions_for(draft.name):
-            fits = known.by(median) > 0 and apart(known.by(median), usual) < FITTING
+            fits = known.by(median) > 0 and _apart(known.by(median), usual) < FITTING
             if fits and site in named:
                 draft.asks.append(f"{level}: its header says {named[site]}, are they in {known.there}?")
                 break
@@ -157,11 +157,11 @@ def _by_medians(draft: Draft, named: Mapping[str, str]) -> None:
                 )
                 break
         else:
-            if apart(median, usual) > FAR_APART:
+            if _apart(median, usual) > FAR_APART:
                 draft.asks.append(f"{level}: another unit? If so, write unit and factor under at.{site}")
 
 
-def bound(draft: Draft, which: Callable[[list[float]], float]) -> float:
+def _bound(draft: Draft, which: Callable[[list[float]], float]) -> float:
     """The least or greatest number of all sites, converted."""
     found = list[float]()
     for site, profile in draft.profiles.items():
@@ -184,7 +184,8 @@ def told_by_others(profiles: Profiles) -> dict[str, Profile]:
         ways = (Writing("," if comma else ""), Writing("" if comma else ",", "," if comma else "."))
         for way in ways:
             other = replace(found, writing=way._replace(doubtful=found.grouped))
-            if apart(float(np.median(np.abs(other.numbers()))), abs(float(np.median(others)))) < ANOTHER_UNIT:
+            level = float(np.median(np.abs(other.numbers())))
+            if _apart(level, abs(float(np.median(others)))) < ANOTHER_UNIT:
                 made[site] = other
     return made
 
@@ -195,7 +196,7 @@ def _sure_levels(profiles: Profiles) -> list[float]:
     return [float(np.median(numbers)) for numbers in sure if len(numbers)]
 
 
-def thousands(draft: Draft) -> None:
+def _thousands(draft: Draft) -> None:
     """Asks what a mark means, unless the other sites' numbers tell."""
     for site, found in draft.profiles.items():
         both = two_readings(found.grouped)
@@ -206,7 +207,7 @@ def thousands(draft: Draft) -> None:
         what = "thousands with a" if taken == both[1] else "a decimal"
         others = _sure_levels(draft.profiles)
         mine = float(np.median(found.numbers()))
-        if others and apart(mine, float(np.median(others))) < ANOTHER_UNIT:
+        if others and _apart(mine, float(np.median(others))) < ANOTHER_UNIT:
             draft.says.append(f"{what} {NAMES[mark]} at {site}, as the other sites' numbers show")
         else:
             other = f'decimal = "{OTHER[mark]}" and thousands = "{mark}"'
@@ -216,7 +217,7 @@ def thousands(draft: Draft) -> None:
             )
 
 
-def apart(one: float, other: float) -> float:
+def _apart(one: float, other: float) -> float:
     return max(one / other, other / one) if one > 0 and other > 0 else float("inf")
 
 

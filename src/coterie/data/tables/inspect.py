@@ -19,19 +19,12 @@ import numpy as np
 from coterie.core.errors import BadData, BadInput, CoterieError, Several, UnknownName, lines_of
 from coterie.data.intake import Array
 from coterie.data.tables.apply_recipe import Reading, rows_by_site, sites_in
-from coterie.data.tables.draft import (
-    Draft,
-    check_event,
-    check_goal,
-    draft_rule,
-    goal_of,
-    timed,
-    without_totals,
-)
+from coterie.data.tables.cells import Values
+from coterie.data.tables.draft import Draft, Goals
 from coterie.data.tables.leaks import Target, by_site, known_afterwards, leak_of, number_text, places
-from coterie.data.tables.numerals import USUAL, Writing, marks_of, proves_point
+from coterie.data.tables.numerals import USUAL, Writing, marks_of
 from coterie.data.tables.plain_csv import WESTERN, first_foreign, likely_encoding
-from coterie.data.tables.profile import Profile, matched, profile
+from coterie.data.tables.profile import Profile, matched
 from coterie.data.tables.proposed_people import find_people, say_left_out
 from coterie.data.tables.read import Table, content_of, read_table
 from coterie.data.tables.recipe import Recipe, Rule
@@ -162,35 +155,30 @@ def _inspect_tables(
     show: Show,
 ) -> Inspection:
     if event:
-        task = timed(target, event, task)
+        task = _timed(target, event, task)
     headers = {s: [h for h in t.columns if plain(h) != plain(recipe.site)] for s, t in tables.items()}
     profiles = dict[str, dict[str, Profile]]()
     for site, names in headers.items():
         show(f"looking at {site}", READ + (LOOKED - READ) * len(profiles) // len(headers))
         profiles[site] = _profiled(tables[site], names)
     groups = matched(headers, profiles)
-    goal, seen_at = goal_of(groups, target, tables), goal_of(groups, event, tables, "the event")
-    totals = ""
-    if goal is not None and task == "auto":
-        profiles, totals = without_totals(goal, profiles, tables)
-    drafts = [draft_rule(g, g.of(profiles), list(tables), task if g is goal else "") for g in groups]
+    goals, totals = Goals.of(groups, tables, target, event), ""
+    if task == "auto":
+        profiles, totals = goals.without_totals(profiles, tables)
+    drafts = [Draft.of(g, g.of(profiles), list(tables), task if g is goals.target else "") for g in groups]
     its = {d.name: d for d in drafts}
     _drop_named(drafts, leave_out)
     if len(tables) == 1 and not recipe.site:
         _ask_whose(drafts)
     _mark_sites(drafts)
-    if goal is not None:
-        recipe = replace(recipe, target=goal.name)
-        recipe = check_goal(recipe, its[goal.name], tables, task)
-        its[goal.name].asks += [totals] if totals else []
-    if seen_at is not None:
-        recipe = replace(recipe, event=seen_at.name)
-        recipe = check_event(recipe, its[seen_at.name], tables)
+    recipe = goals.check(recipe, its, tables, task)
+    if totals:
+        its[recipe.target].asks.append(totals)
     show("looking for persons", LOOKED)
     patient = find_people(drafts, profiles, tables, (recipe.target, recipe.event))
     recipe = replace(recipe, rules=tuple(d.rule for d in drafts), patient=patient)
     classes = dict[str, Counter[str]]()
-    if goal is not None:
+    if recipe.target:
         classes = _find_leaks(recipe, drafts, tables, show)
     say_left_out(drafts)
     seen = tuple(map(_seen, drafts))
@@ -204,17 +192,33 @@ def _profiled(table: Table, headers: Sequence[str]) -> dict[str, Profile]:
     """Columns of one file; where some have decimal commas, a comma is one elsewhere, and a point may divide
     thousands. Where semicolons divide cells, a comma may be the decimal mark though no cell shows it.
     """
-    found = {h: profile(h, table.columns[h]) for h in headers}
+    found = {h: Profile.of_cells(h, table.columns[h]) for h in headers}
     if any(f.decimal == "," for f in found.values()):
         open_ones = [h for h, f in found.items() if f.kind == "number" and (f.writing == USUAL or f.grouped)]
         open_ones = [h for h in open_ones if any(marks_of(c).doubtful for c in found[h].values)]
-        found |= {h: profile(h, table.columns[h], commas=True) for h in open_ones}
-    elif table.separator not in ("", ",") and not any(proves_point(f.values) for f in found.values()):
+        found |= {h: Profile.of_cells(h, table.columns[h], commas=True) for h in open_ones}
+    elif table.separator not in ("", ",") and not any(_proves_point(f.values) for f in found.values()):
         for h, f in found.items():
             usual = f.kind == "number" and f.writing == USUAL
             if usual and all(marks_of(c).doubtful == "." for c in f.values):
                 found[h] = replace(f, writing=Writing(doubtful=str(next(iter(f.values)))))
     return found
+
+
+def _timed(target: str, event: str, task: str) -> str:
+    """The task that the target is looked at by, where there is an event."""
+    if not target:
+        raise BadInput(f"event {event!r} without a time: name the column of times as the target too")
+    if plain(target) == plain(event):
+        raise BadInput(f"{event!r} is the target and the event: name the time and the event apart")
+    if task != "auto":
+        raise BadInput(f"task={task} and an event, which makes a survival: leave one out")
+    return "survival"
+
+
+def _proves_point(cells: Values) -> bool:
+    """Whether a cell can only have a decimal point."""
+    return bool(cells.spellings.points[cells.which].any()) or any(marks_of(c).decimal == "." for c in cells)
 
 
 def _seen(draft: Draft) -> Seen:
@@ -287,7 +291,7 @@ def _find_leaks(
         if draft.name in (recipe.target, recipe.event) or draft.kind in ("empty", "constant"):
             continue
         x = made[:, place[draft.name]][labelled] if draft.name in place else None
-        has = filled(draft, tables)[labelled]
+        has = _filled(draft, tables)[labelled]
         if word := known_afterwards(draft.name):
             why = f"its name ({word}) is that of something known only afterwards"
         else:
@@ -321,7 +325,7 @@ def _people_in_rows(recipe: Recipe, drafts: Sequence[Draft], tables: Mapping[str
     return by_site(found)
 
 
-def filled(draft: Draft, tables: Mapping[str, Table]) -> Array:
+def _filled(draft: Draft, tables: Mapping[str, Table]) -> Array:
     """[row of all tables] whether a column has a value there."""
     found = []
     for site, table in tables.items():

@@ -59,6 +59,30 @@ class Goal:
     things: tuple[Saying, ...]
     half: Array
 
+    @classmethod
+    def of_classes(cls, y: Array, names: Sequence[str], most: int = MOST_ROWS) -> Goal:
+        """Classes [row], each against all others; of two, the second. Many rows of a class are thinned out,
+        which changes no AUC but by chance, so that a rare class keeps its rows.
+        """
+        draw = np.random.default_rng(0)
+        each, whole = max(most // max(len(names), 1), 2 * FEWEST), np.arange(len(y))
+        some = [draw.permutation(whole[y == label])[:each] for label in range(len(names))]
+        rows = np.sort(np.concatenate(some)) if some else whole
+        labels = range(len(names)) if len(names) > 2 else [1]
+        hits = np.column_stack([y[rows] == label for label in labels]).astype(np.float64)
+        things = [said("check.leaks.target")]
+        if len(names) > 2:
+            things = [said("check.leaks.that_target", label=names[label]) for label in labels]
+        return cls("AUC", rows, hits, tuple(things), _halves(y[rows], draw))
+
+    @classmethod
+    def of_numbers(cls, y: Array, most: int = MOST_ROWS) -> Goal:
+        """Numbers [row], and their ranks, of which a copy on another scale says as much."""
+        draw = np.random.default_rng(0)
+        rows = np.sort(draw.permutation(len(y))[:most])
+        both = np.column_stack([y[rows], ranks(y[rows])])
+        return cls("R²", rows, both, (said("check.leaks.target"),) * 2, _halves(y[rows], draw))
+
     def within(self, which: Array) -> Goal:
         """Of these rows alone, which are marked [row]."""
         if which.all():
@@ -69,40 +93,42 @@ class Goal:
 
 @dataclass(frozen=True)
 class Score:
-    """How well a thing is told, and by how many rows; for an AUC, how many rows it is true of."""
+    """How well a thing is told, and by how many rows; for an AUC, how many rows it is true of.
+
+    enough    what is too good of it
+    where     which rows it is of, if not all
+    """
 
     measure: Measure
     value: float
     thing: Saying
     rows: int
     hits: int = 0
+    enough: float = math.inf
+    where: Saying | Literal[""] = ""
+
+    def luck(self, honest: float) -> float:
+        """The chance that a column whose true score is `honest` reaches this one with so many rows: of an AUC
+        by drawing such columns, two normal distributions as far apart; of R² by Fisher's z of its root.
+        """
+        if self.measure == "AUC":
+            few, many = sorted((self.hits, self.rows - self.hits))
+            if few < 2:
+                return 1.0
+            level, few = min(math.ceil(100 * honest) / 100, 0.99), _rounded_down(min(few, math.isqrt(PAIRS)))
+            share, many = 1.0, _rounded_down(min(many, PAIRS // few))
+            for draws in DRAWS:
+                share = float(np.mean(_honest_aucs(level, few, many, draws) >= self.value))
+                if share > COMMON:
+                    break
+            return share
+        reached = min(max(self.value, 0.0), 1 - 1e-9)
+        apart = math.atanh(math.sqrt(reached)) - math.atanh(math.sqrt(honest))
+        z = apart * math.sqrt(max(self.rows - 3, 0))
+        return 1 - NormalDist().cdf(z)
 
 
-def class_goal(y: Array, names: Sequence[str], most: int = MOST_ROWS) -> Goal:
-    """Classes [row], each against all others; of two, the second. Many rows of a class are thinned out, which
-    changes no AUC but by chance, so that a rare class keeps its rows.
-    """
-    draw = np.random.default_rng(0)
-    each, whole = max(most // max(len(names), 1), 2 * FEWEST), np.arange(len(y))
-    some = [draw.permutation(whole[y == label])[:each] for label in range(len(names))]
-    rows = np.sort(np.concatenate(some)) if some else whole
-    labels = range(len(names)) if len(names) > 2 else [1]
-    hits = np.column_stack([y[rows] == label for label in labels]).astype(np.float64)
-    things = [said("check.leaks.target")]
-    if len(names) > 2:
-        things = [said("check.leaks.that_target", label=names[label]) for label in labels]
-    return Goal("AUC", rows, hits, tuple(things), halves(y[rows], draw))
-
-
-def number_goal(y: Array, most: int = MOST_ROWS) -> Goal:
-    """Numbers [row], and their ranks, of which a copy on another scale says as much."""
-    draw = np.random.default_rng(0)
-    rows = np.sort(draw.permutation(len(y))[:most])
-    both = np.column_stack([y[rows], ranks(y[rows])])
-    return Goal("R²", rows, both, (said("check.leaks.target"),) * 2, halves(y[rows], draw))
-
-
-def halves(y: Array, draw: np.random.Generator) -> Array:
+def _halves(y: Array, draw: np.random.Generator) -> Array:
     """[row] of which half it is: every other one of rows in the order of y."""
     half = np.zeros(len(y), dtype=bool)
     half[np.lexsort((draw.random(len(y)), y))[::2]] = True
@@ -120,11 +146,8 @@ def scores(x: Array, goal: Goal, category: bool = False) -> list[Score]:
     if known.all():
         return found
     with_gaps = _scores(np.where(known, x, -np.inf), goal, np.ones(len(x), dtype=bool), category)
-    return [better(a, b) for a, b in zip(found, with_gaps, strict=True)]
-
-
-def better(a: Score, b: Score) -> Score:
-    return b if math.isnan(a.value) or b.value > a.value else a
+    pairs = zip(found, with_gaps, strict=True)
+    return [b if math.isnan(a.value) or b.value > a.value else a for a, b in pairs]
 
 
 def _scores(x: Array, goal: Goal, where: Array, category: bool) -> list[Score]:
@@ -135,7 +158,7 @@ def _scores(x: Array, goal: Goal, where: Array, category: bool) -> list[Score]:
     if len(x) >= FEWEST and len(values) > 1:
         if not category:  # a value of few rows may be one patient's, and would tell its other rows
             half = np.where(counts[inverse] < ENOUGH, half[first][inverse], half)
-        told = _by_neighbours(inverse, y, half, category, aucs if goal.measure == "AUC" else _explained)
+        told = _by_neighbours(inverse, y, half, category, _aucs if goal.measure == "AUC" else _explained)
         if not category:
             exact = _in_order((np.cumsum(counts) - (counts - 1) / 2)[inverse], y, goal.measure)
             told = np.where(told > exact + AS_GOOD, told, exact)
@@ -159,16 +182,16 @@ def _by_neighbours(
     """[thing] how well each half of the rows is guessed by the other; where the first half is not guessed
     well, the second would not change that.
     """
-    guess = neighbours(x, y, half, category)
+    guess = _neighbours(x, y, half, category)
     told = figure(guess, y[half])
     if not np.any(told > HOPELESS):
         return told
     both = np.empty_like(y)
-    both[half], both[~half] = guess, neighbours(x, y, ~half, category)
+    both[half], both[~half] = guess, _neighbours(x, y, ~half, category)
     return figure(both, y)
 
 
-def neighbours(x: Array, y: Array, here: Array, category: bool) -> Array:
+def _neighbours(x: Array, y: Array, here: Array, category: bool) -> Array:
     """[row of here, thing] the mean of y over the other rows with the same value, drawn a little to that of
     all; where these are few and values have an order, over the nearest rows too.
     """
@@ -193,7 +216,7 @@ def auc(score: Array, hit: Array) -> float:
     return float(_auc_of_ranks(ranks(score), hit[:, None].astype(np.float64))[0])
 
 
-def aucs(score: Array, hits: Array) -> Array:
+def _aucs(score: Array, hits: Array) -> Array:
     """[thing] of scores and hits [row, thing]."""
     return np.array([_auc_of_ranks(ranks(s), h[:, None])[0] for s, h in zip(score.T, hits.T, strict=True)])
 
@@ -211,26 +234,6 @@ def _explained(guess: Array, y: Array) -> Array:
     whole = ((y - y.mean(axis=0)) ** 2).sum(axis=0)
     left = ((y - guess) ** 2).sum(axis=0)
     return np.where(whole > 0, 1 - left / np.where(whole > 0, whole, 1.0), 0.0)
-
-
-def luck(score: Score, honest: float) -> float:
-    """The chance that a column whose true score is `honest` reaches this one with so many rows: of an AUC by
-    drawing such columns, two normal distributions as far apart; of R² by Fisher's z of its root.
-    """
-    if score.measure == "AUC":
-        few, many = sorted((score.hits, score.rows - score.hits))
-        if few < 2:
-            return 1.0
-        level, few = min(math.ceil(100 * honest) / 100, 0.99), _rounded_down(min(few, math.isqrt(PAIRS)))
-        share, many = 1.0, _rounded_down(min(many, PAIRS // few))
-        for draws in DRAWS:
-            share = float(np.mean(_honest_aucs(level, few, many, draws) >= score.value))
-            if share > COMMON:
-                break
-        return share
-    reached = min(max(score.value, 0.0), 1 - 1e-9)
-    z = (math.atanh(math.sqrt(reached)) - math.atanh(math.sqrt(honest))) * math.sqrt(max(score.rows - 3, 0))
-    return 1 - NormalDist().cdf(z)
 
 
 def _rounded_down(rows: int) -> int:
@@ -350,7 +353,7 @@ def ranges_of_a_number(x: Array, goal: Goal, text: Text, most: float) -> Saying 
         other = differing(x, common)
         if _cuts(other.astype(int), y, most):
             return said("check.leaks.ranges_other", value=text(common))
-        by_chance = all(s.value < ANYWHERE for s in scores(y, class_goal(other.astype(int), ("", ""))))
+        by_chance = all(s.value < ANYWHERE for s in scores(y, Goal.of_classes(other.astype(int), ("", ""))))
         if by_chance and len(values) <= MOST_VALUES and _cuts(codes[other & known], y[other & known], most):
             return said("check.leaks.ranges_values", value=text(common))
     return said("check.leaks.ranges_filled") if _cuts(known.astype(int), y, most) else None
@@ -366,5 +369,5 @@ def _cuts(codes: Array, y: Array, most: float) -> bool:
         return False
     kept = often[codes]
     labels = np.cumsum(often)[codes[kept]] - 1
-    told = scores(y[kept], class_goal(labels, tuple(map(str, range(int(often.sum()))))))
-    return all(s.value >= HARDLY_OVERLAP for s in told) and min(luck(s, HONEST_CUT) for s in told) <= most
+    told = scores(y[kept], Goal.of_classes(labels, tuple(map(str, range(int(often.sum()))))))
+    return all(s.value >= HARDLY_OVERLAP for s in told) and min(s.luck(HONEST_CUT) for s in told) <= most

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -23,13 +23,10 @@ from coterie.data.tables.leak_values import (
     Score,
     Text,
     auc,
-    class_goal,
     common_value,
     counted_values,
     differing,
     filled_for_one_class,
-    luck,
-    number_goal,
     ranges_of_a_number,
     scores,
     values_of_one_class,
@@ -138,19 +135,19 @@ class Target:
     def goals(self, rows: Array, most: int) -> tuple[Goal, ...]:
         made = list[Goal]()
         if self.labels is not None:
-            goal = class_goal(self.labels[rows], self.names, most)
+            goal = Goal.of_classes(self.labels[rows], self.names, most)
             made.append(goal if self.numbers is None else replace(goal, things=(said("check.leaks.event"),)))
         if self.numbers is not None:
-            made.append(number_goal(self.numbers[rows], most))
+            made.append(Goal.of_numbers(self.numbers[rows], most))
         if self.numbers is not None and self.labels is not None:
             seen = np.flatnonzero(self.labels[rows] == 1)
-            goal = number_goal(self.numbers[rows][seen], most)
+            goal = Goal.of_numbers(self.numbers[rows][seen], most)
             made.append(replace(goal, rows=seen[goal.rows]))
         return tuple(made)
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class _Place:
     """Rows that are looked at together: those of all sites, or of one; with what there is to tell of them."""
 
     site: str
@@ -161,11 +158,11 @@ class Place:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class _Places:
     """All rows, and the rows of sites by themselves; `whose` [row] says which site's each is."""
 
-    everywhere: Place
-    sites: tuple[Place, ...]
+    everywhere: _Place
+    sites: tuple[_Place, ...]
     whose: Array
 
     def having(self, filled: Array) -> Array:
@@ -184,7 +181,7 @@ class Places:
 
 def places(
     target: Target, whose: Array, sites: Sequence[str], columns: int, people: Array | None = None
-) -> Places:
+) -> _Places:
     """Rows that `whose` gives to sites by their number. Where there are several, those with rows enough are
     looked at by themselves; of many, the largest. `people` [row] tells who each is about: rows
     that repeat a person, which say no more, are left out.
@@ -197,14 +194,14 @@ def places(
     most = 1_000_000 // (max(columns, 1) * max(len(target.names), 1))
     most = min(max(most, 10 * FEWEST), MOST_ROWS)
 
-    def place(site: str, rows: Array) -> Place:
+    def place(site: str, rows: Array) -> _Place:
         labels = None if target.labels is None else target.labels[rows]
-        return Place(site, rows, target.goals(rows, most), labels, target.names)
+        return _Place(site, rows, target.goals(rows, most), labels, target.names)
 
     own = [(name, own_rows[whose[own_rows] == i]) for i, name in enumerate(sites)] if len(sites) > 1 else []
     own = sorted((o for o in own if len(o[1]) >= FEWEST), key=lambda o: -len(o[1]))
     by_site = tuple(place(*o) for o in own[: max(LOOKS // max(columns, 1), 1)])
-    return Places(place("", own_rows), by_site, whose)
+    return _Places(place("", own_rows), by_site, whose)
 
 
 def by_site(people: Sequence[Array]) -> Array:
@@ -215,25 +212,6 @@ def by_site(people: Sequence[Array]) -> Array:
     return np.concatenate([mine + begin for mine, begin in zip(people, begins, strict=False)])
 
 
-class _ColumnScore(NamedTuple):
-    """A score, what is too good of it, and which rows it is of, if not all."""
-
-    score: Score
-    enough: float
-    where: Saying | Literal[""] = ""
-
-    @property
-    def of(self) -> tuple[str, str, str]:
-        """What is compared between all rows and a site's."""
-        return self.score.measure, self.score.thing, self.where
-
-    def leak(self, name: str, site: str) -> Leak:
-        s = self.score
-        how = said("check.leaks.predicts", thing=s.thing, where=self.where)
-        thing = said("list.joined", one=s.thing, other=self.where) if self.where else s.thing
-        return Leak(name, how, thing, s.measure, s.value, s.rows, site)
-
-
 def number_text(value: float) -> str:
     return f"{value:.6g}"
 
@@ -242,7 +220,7 @@ def leak_of(
     name: str,
     x: Array | None,
     filled: Array,
-    found: Places,
+    found: _Places,
     category: bool = False,
     text: Text = number_text,
 ) -> Leak | None:
@@ -258,19 +236,19 @@ def leak_of(
     for group, most in (((found.everywhere,), LUCK), (found.sites, LUCK_OF_A_SITE)):
         leaks = list[Leak]()
         for place in group:
-            told = (
-                [] if x is None or varied is None else _column_scores(x, has, varied, place, category, text)
-            )
+            told = list[Score]()
+            if x is not None and varied is not None:
+                told = _column_scores(x, has, varied, place, category, text)
             leaks += _gap_leaks(name, filled, has, place, most)
-            leaks += [
-                t.leak(name, place.site)
-                for t in told
-                if t.score.value >= t.enough and luck(t.score, honest.get(t.of, HONEST)) <= most
-            ]
-            if place is found.everywhere:
-                for t in told:  # NaN is no more than any
-                    usual = min(np.fmax(honest.get(t.of, HONEST), t.score.value), MOST_HONEST)
-                    honest[t.of] = float(usual)
+            for s in told:
+                usual = honest.get((s.measure, s.thing, s.where), HONEST)
+                if s.value >= s.enough and s.luck(usual) <= most:
+                    how = said("check.leaks.predicts", thing=s.thing, where=s.where)
+                    thing = said("list.joined", one=s.thing, other=s.where) if s.where else s.thing
+                    leaks.append(Leak(name, how, thing, s.measure, s.value, s.rows, place.site))
+            for s in told if place is found.everywhere else ():
+                of = s.measure, s.thing, s.where  # NaN is no more than any
+                honest[of] = float(min(np.fmax(honest.get(of, HONEST), s.value), MOST_HONEST))
         if x is not None and not leaks:
             leaks = [leak for p in group for leak in _value_leaks(name, x, has, p, category, text, most)]
         if leaks:
@@ -279,30 +257,30 @@ def leak_of(
 
 
 def _column_scores(
-    x: Array, has: Array, varied: Array, place: Place, category: bool, text: Text = number_text
-) -> list[_ColumnScore]:
+    x: Array, has: Array, varied: Array, place: _Place, category: bool, text: Text = number_text
+) -> list[Score]:
     """Of everything that there is to tell at a place, by the rows that may; and, of columns with many values
     or words, by those apart from a common value, which may stand for empty. Each with what is too good of it.
     """
     x, has = x[place.rows], has[place.rows]
     many = len(counted_values(x)[0])
     few = category or many <= max(FEW_VALUES, len(place.names))
-    common, told = common_value(x[varied[place.rows]]), list[_ColumnScore]()
+    common, told = common_value(x[varied[place.rows]]), list[Score]()
     for goal in place.goals:
         enough = TOO_WELL_OF_FEW if few and goal.measure == "AUC" else TOO_WELL[goal.measure]
-        told += [_ColumnScore(score, enough) for score in scores(x, goal.within(has), category)]
+        told += [replace(s, enough=enough) for s in scores(x, goal.within(has), category)]
         if many <= MOST_VALUES and not (category and goal.measure == "AUC"):
             continue  # without the middle of a few honest steps, the others tell more
         where: Saying | Literal[""] = ""
         if common is not None:
             where = said("check.leaks.other_than", value=text(common))
         others = scores(x, goal.within(has & differing(x, common)), category)
-        told += [_ColumnScore(score, TOO_WELL[goal.measure], where) for score in others]
+        told += [replace(s, enough=TOO_WELL[goal.measure], where=where) for s in others]
     return told
 
 
 def _value_leaks(
-    name: str, x: Array, has: Array, place: Place, category: bool, text: Text, most: float
+    name: str, x: Array, has: Array, place: _Place, category: bool, text: Text, most: float
 ) -> list[Leak]:
     """Values that rows of one class hold alone, or that are cuts of a number."""
     here = has[place.rows]
@@ -319,7 +297,7 @@ def _value_leaks(
     return leaks[:1]
 
 
-def _gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) -> list[Leak]:
+def _gap_leaks(name: str, filled: Array, has: Array, place: _Place, most: float) -> list[Leak]:
     """Whether it is filled in tells the class, or the event: in rows of one alone it is, or is not; or nearly
     so in all rows.
     """
@@ -336,7 +314,7 @@ def _gap_leaks(name: str, filled: Array, has: Array, place: Place, most: float) 
         return leaks[:1]
     goal = place.goals[0].within(has[place.rows])
     for score in scores(filled[place.rows].astype(np.float64), goal):
-        if score.value >= GAPS_TOO_WELL and luck(score, HONEST_GAPS) <= most:
+        if score.value >= GAPS_TOO_WELL and score.luck(HONEST_GAPS) <= most:
             how = said("check.leaks.gaps", thing=score.thing)
             leaks.append(Leak(name, how, score.thing, score.measure, score.value, score.rows, place.site))
     return leaks
@@ -350,4 +328,4 @@ def alone(x: Array, y: Array, classes: int) -> float:
     rows = places(target, np.zeros(len(x), dtype=int), [""], 1).everywhere
     every = np.ones(len(x), dtype=bool)
     told = _column_scores(x, every, every, rows, False)
-    return float(np.fmax.reduce([t.score.value for t in told if not t.where]))
+    return float(np.fmax.reduce([s.value for s in told if not s.where]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from coterie.data.tables.texts import loose, plain, trimmed
@@ -35,6 +34,10 @@ class Known(NamedTuple):
     here: str
     by: Conversion
     words: tuple[str, ...] = ()
+
+    @property
+    def by_substance(self) -> bool:
+        return self.there.endswith("mol/l")
 
 
 WEIGHT, HEIGHT = ("weight", "wt", "mass", "gewicht", "poids"), ("height", "ht", "length", "grosse", "taille")
@@ -114,31 +117,26 @@ def name_and_unit(header: str) -> tuple[str, str]:
 
 def conversion(name: str, there: str, here: str) -> Conversion | None:
     """What turns a column's values from one unit into another, if it is known."""
-    there, here, words = unit_of(there), unit_of(here), set(loose(name).split())
+    there, here, words = unit_of(there), unit_of(here), words_in(name)
     if there == here:
         return Conversion(1.0)
     for known in CONVERSIONS:
         if (there, here) in ((known.there, known.here), (known.here, known.there)) and (
-            words & set(known.words) or not _by_substance(known)
+            words & set(known.words) or not known.by_substance
         ):
             return known.by if there == known.there else known.by.back
     return None
 
 
-def _by_substance(known: Known) -> bool:
-    return known.there.endswith("mol/l")
-
-
 def conversions_for(name: str) -> list[Known]:
     """All that a column of that name may need, each way round."""
-    words = set(loose(name).split())
-    found = [k for k in CONVERSIONS if words & set(k.words)]
-    return _each_way(found)
+    words = words_in(name)
+    return _each_way([k for k in CONVERSIONS if words & set(k.words)])
 
 
 def conversions_into(unit: str) -> list[Known]:
     """All that give a unit whatever the column is called: not those that go by substance."""
-    return [k for k in _each_way([k for k in CONVERSIONS if not _by_substance(k)]) if k.here == unit]
+    return [k for k in _each_way([k for k in CONVERSIONS if not k.by_substance]) if k.here == unit]
 
 
 def _each_way(found: Sequence[Known]) -> list[Known]:
@@ -208,6 +206,9 @@ MEASURES = {
 }  # fmt: skip
 
 
+MEASURED = {word for known in CONVERSIONS for word in known.words}
+
+
 def words_in(name: str) -> set[str]:
     return set(loose(name).split())
 
@@ -246,12 +247,7 @@ def names_place(name: str) -> bool:
 
 def names_measure(name: str) -> bool:
     """A quantity by its name, or by a unit behind it."""
-    return bool(name_and_unit(name)[1]) or bool(words_in(name) & (MEASURES | _measured_words()))
-
-
-@cache
-def _measured_words() -> set[str]:
-    return {word for known in CONVERSIONS for word in known.words}
+    return bool(name_and_unit(name)[1]) or bool(words_in(name) & (MEASURES | MEASURED))
 
 
 def names_sex(name: str) -> bool:

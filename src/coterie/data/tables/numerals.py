@@ -24,7 +24,7 @@ OTHER: dict[str, Thousands] = {".": ",", ",": "."}
 NAMES = {".": "point", ",": "comma"}
 
 
-class Marks(NamedTuple):
+class _Marks(NamedTuple):
     """What one cell proves: its decimal mark, its mark of thousands; or a mark that may be either."""
 
     decimal: str = ""
@@ -48,33 +48,66 @@ class Writing(NamedTuple):
     ask: str = ""
     spelled: frozenset[str] = frozenset()
 
+    @classmethod
+    def of(cls, cells: Iterable[Cell], commas: bool = False) -> Writing:
+        """`commas` where other columns of the file have decimal commas: 250.000 may then be thousands."""
+        if isinstance(cells, Values) and cells.usual.all():  # as programs write them
+            points, groups = (mask[cells.which] for mask in (cells.spellings.points, cells.spellings.groups))
+            if points.any() or not groups.any():  # no point is in doubt, or one proves the others
+                return USUAL
+        texts = [c for c in cells if isinstance(c, float) or body_of(c) is not None]
+        proofs = {c: marks_of(c) for c in texts}
+        decimals = {m.decimal for m in proofs.values()} - {""}
+        thousands = {m.thousands for m in proofs.values()} - {""}
+        doubtful = {mark: [c for c, m in proofs.items() if m.doubtful == mark] for mark in ".,"}
+        if len(decimals) == 2 or len(thousands) == 2 or decimals & thousands:
+            return _in_two_ways(texts, proofs)
+        decimal = next(iter(decimals), "") or OTHER.get(next(iter(thousands), ""), "")
+        if not decimal and doubtful["."] and doubtful[","]:
+            return _in_two_ways(texts, proofs)
+        sure = [v for c in texts if not proofs[c].doubtful and (v := number_of(c, "either")) is not None]
+        if not decimal:
+            return _by_level(doubtful, sure, commas)
+        other = OTHER[decimal]
+        usual: Decimal = "," if decimal == "," else ""
+        if not doubtful[other]:
+            return cls(usual, other if other in thousands else "")
+        near = _nearer(doubtful[other], sure)
+        if other in thousands and near != "decimal":
+            return cls(usual, other)
+        if near == "decimal":
+            return _in_two_ways(texts, proofs)
+        return cls(usual, other, str(doubtful[other][0]), _question(doubtful[other][0], True))
+
+    def read(self, values: Values) -> Array:
+        """[value] as the column writes its numbers, NaN for what is none."""
+        read = values.numbers(self.decimal, self.thousands)
+        for i in np.flatnonzero(values.among(self.spelled, as_written=True)) if self.spelled else ():
+            both = two_readings(values.cells[i]) if values.cells[i] in self.spelled else None
+            found = both[1] if both else number_of(values.cells[i], self.decimal, self.thousands)
+            read[i] = np.nan if found is None else found
+        return read
+
 
 USUAL = Writing()
 
 
 @functools.lru_cache(MANY)
-def marks_of(cell: Cell) -> Marks:
+def marks_of(cell: Cell) -> _Marks:
     if not isinstance(cell, str) or (body := body_of(cell)) is None:
-        return Marks()
+        return _Marks()
     kinds = [m for m in ".," if m in body]
     if len(kinds) == 2:
         last = max(kinds, key=body.rfind)
-        return Marks(last, OTHER[last]) if number_of(cell, "either") is not None else Marks()
+        return _Marks(last, OTHER[last]) if number_of(cell, "either") is not None else _Marks()
     if not kinds or number_of(cell, "either") is None:
-        return Marks()
+        return _Marks()
     (mark,) = kinds
     if body.count(mark) > 1:
-        return Marks(thousands=mark)
+        return _Marks(thousands=mark)
     whole = not re.search(r"[' e]", cell, re.IGNORECASE)
     group = re.fullmatch(rf"[1-9]\d{{0,2}}{re.escape(mark)}\d{{3}}", body)  # 1,003 but not 0,003 or 1234,567
-    return Marks(doubtful=mark) if whole and group else Marks(mark)
-
-
-def proves_point(cells: Iterable[Cell]) -> bool:
-    """Whether a cell can only have a decimal point."""
-    if isinstance(cells, Values) and cells.spellings.points[cells.which].any():
-        return True
-    return any(marks_of(c).decimal == "." for c in cells)
+    return _Marks(doubtful=mark) if whole and group else _Marks(mark)
 
 
 def two_readings(cell: Cell) -> tuple[float, float] | None:
@@ -87,37 +120,6 @@ def two_readings(cell: Cell) -> tuple[float, float] | None:
     return one, other
 
 
-def writing_of(cells: Iterable[Cell], commas: bool = False) -> Writing:
-    """`commas` where other columns of the file have decimal commas: then 250.000 may well be thousands."""
-    if isinstance(cells, Values) and cells.usual.all():  # as programs write them
-        points, groups = (mask[cells.which] for mask in (cells.spellings.points, cells.spellings.groups))
-        if points.any() or not groups.any():  # no point is in doubt, or one proves the others
-            return USUAL
-    texts = [c for c in cells if isinstance(c, float) or body_of(c) is not None]
-    proofs = {c: marks_of(c) for c in texts}
-    decimals = {m.decimal for m in proofs.values()} - {""}
-    thousands = {m.thousands for m in proofs.values()} - {""}
-    doubtful = {mark: [c for c, m in proofs.items() if m.doubtful == mark] for mark in ".,"}
-    if len(decimals) == 2 or len(thousands) == 2 or decimals & thousands:
-        return _in_two_ways(texts, proofs)
-    decimal = next(iter(decimals), "") or OTHER.get(next(iter(thousands), ""), "")
-    if not decimal and doubtful["."] and doubtful[","]:
-        return _in_two_ways(texts, proofs)
-    sure = [v for c in texts if not proofs[c].doubtful and (v := number_of(c, "either")) is not None]
-    if not decimal:
-        return _by_level(doubtful, sure, commas)
-    other = OTHER[decimal]
-    usual: Decimal = "," if decimal == "," else ""
-    if not doubtful[other]:
-        return Writing(usual, other if other in thousands else "")
-    near = _nearer(doubtful[other], sure)
-    if other in thousands and near != "decimal":
-        return Writing(usual, other)
-    if near == "decimal":
-        return _in_two_ways(texts, proofs)
-    return Writing(usual, other, str(doubtful[other][0]), question(doubtful[other][0], True))
-
-
 def _by_level(doubtful: dict[str, list[Cell]], sure: Sequence[float], commas: bool) -> Writing:
     """Of a column in which no cell proves anything: by the level of its whole numbers."""
     for mark, cells in doubtful.items():
@@ -128,14 +130,14 @@ def _by_level(doubtful: dict[str, list[Cell]], sure: Sequence[float], commas: bo
         if not near and commas and mark == ",":
             return Writing(",", "", str(cells[0]))
         if near == "thousands" or (not near and (mark == "," or commas)):
-            ask = question(cells[0], True) if near else ""
+            ask = _question(cells[0], True) if near else ""
             return Writing(decimal, divides, str(cells[0]), ask)  # type: ignore[arg-type]
         if mark == ",":
-            return Writing(",", "", str(cells[0]), question(cells[0], False))
+            return Writing(",", "", str(cells[0]), _question(cells[0], False))
     return Writing()
 
 
-def _in_two_ways(cells: Sequence[Cell], proofs: dict[Cell, Marks]) -> Writing:
+def _in_two_ways(cells: Sequence[Cell], proofs: dict[Cell, _Marks]) -> Writing:
     """A column that contradicts itself: either mark is a decimal one, and that is asked. Cells of doubt that
     would be far from all others so are thousands.
     """
@@ -150,11 +152,11 @@ def _in_two_ways(cells: Sequence[Cell], proofs: dict[Cell, Marks]) -> Writing:
         return Writing("either", ask=ask)
     sure = [v for c in cells if not proofs[c].doubtful and (v := number_of(c, "either")) is not None]
     thousands = _nearer(doubtful, sure) == "thousands"
-    ask += f"; {question(next((c for c in example.values() if c in doubtful), doubtful[0]), thousands)}"
+    ask += f"; {_question(next((c for c in example.values() if c in doubtful), doubtful[0]), thousands)}"
     return Writing("either", "", doubtful[0], ask, frozenset(doubtful if thousands else ()))
 
 
-def question(cell: Cell, thousands: bool) -> str:
+def _question(cell: Cell, thousands: bool) -> str:
     """About a cell that is read as thousands, or with a decimal mark."""
     both = two_readings(cell)
     assert both is not None
@@ -180,32 +182,6 @@ def _nearer(cells: Sequence[Cell], sure: Sequence[float]) -> str:
     readings = [both[0] for c in cells if (both := two_readings(c))]
     off = math.log10(float(np.median(np.abs(readings))) / float(np.median(level)))
     return "decimal" if abs(off) <= abs(off + 3) else "thousands"
-
-
-def misfit_of(cell: Cell, decimal: Decimal, thousands: Thousands) -> str:
-    """What is wrong with a cell that is a number, but not as its column writes them; empty for any other."""
-    if number_of(cell, decimal, thousands) is not None:
-        return ""
-    if both := two_readings(cell):
-        mark = marks_of(cell).doubtful
-        return (
-            f'is {both[0]:g} or {both[1]:g}: correct it, or write decimal = "either" for the one, '
-            f'thousands = "{mark}" for the other'
-        )
-    value = number_of(cell, "either")
-    if value is None:
-        return ""
-    usual = decimal or "."
-    return (
-        f"is {value:g} with a decimal {NAMES[OTHER[usual]]}, and the column has decimal {NAMES[usual]}s: "
-        'correct it, or write decimal = "either"'
-    )
-
-
-LOW_CODES, HIGH_CODES = (
-    (-1.0, -8.0, -9.0, -88.0, -99.0, -999.0, -9999.0),
-    (9.0, 88.0, 99.0, 888.0, 999.0, 9999.0, 99999.0),
-)
 
 
 class Numbers:
@@ -251,63 +227,3 @@ class Numbers:
     def without(self, numbers: Sequence[float]) -> Numbers:
         left = ~np.isin(self.values, numbers)
         return Numbers(self.values[left], self.counts[left])
-
-
-def all_read_as(values: Values, writing: Writing) -> Array:
-    """[value] as a column writes its numbers, NaN for what is none."""
-    read = values.numbers(writing.decimal, writing.thousands)
-    for i in np.flatnonzero(values.among(writing.spelled, as_written=True)) if writing.spelled else ():
-        both = two_readings(values.cells[i]) if values.cells[i] in writing.spelled else None
-        found = both[1] if both else number_of(values.cells[i], writing.decimal, writing.thousands)
-        read[i] = np.nan if found is None else found
-    return read
-
-
-def zero_led(cells: Iterable[Cell]) -> bool:
-    """Whether numbers are written with zeros before them to be of one length, as codes are: 08001."""
-    texts, length = (c for c in cells if isinstance(c, str)), 0
-    led = False
-    for text in texts:
-        length = length or len(text)
-        if len(text) != length or not text.isdigit():
-            return False
-        led = led or text[0] == "0"
-    return led and length > 1
-
-
-def missing_codes(numbers: Numbers) -> tuple[list[float], list[str], list[str]]:
-    """Codes for missing values, what is doubtful, and what is worth saying."""
-    values = numbers.values
-    candidates = [c for c in (*LOW_CODES, *HIGH_CODES) if numbers.count(c)]
-    codes, asks, says = list[float](), list[str](), list[str]()
-    for code in candidates:
-        others = ~np.isin(values, candidates) | (np.abs(values) < abs(code))
-        others &= ~np.isin(values, [*codes, code, *LOW_CODES])
-        if others.sum() < 2:
-            continue
-        rest = np.repeat(values[others], numbers.counts[others])
-        if not _far(code, rest, numbers.count(code)):
-            continue
-        if numbers.count(code) >= 2 or code < -1:
-            codes.append(code)
-        else:
-            asks.append(
-                f"{code:g} stands in one row, far from all others (up to {rest.max():g}): is it missing?"
-            )
-    rest = values[~np.isin(values, [*codes, 0.0])]
-    if numbers.count(0.0) >= 2 and len(rest) >= 10 and rest.min() > 0.25 * np.median(rest):
-        says.append(
-            f"0 stands in {numbers.count(0.0)} rows, the least other value is {rest.min():g}: if it means "
-            'missing, write missing = ["0"]'
-        )
-    return codes, asks, says
-
-
-def _far(code: float, rest: Array, count: int) -> bool:
-    """Whether a code cannot be a value among the rest."""
-    if code < 0:
-        return bool(rest.min() >= 0) and (code != -1 or count >= 2)
-    low, high = np.quantile(rest, [0.05, 0.95])
-    if code == 9:  # beside answers such as 0, 1, 2
-        return bool(rest.max() <= 4) and bool((rest % 1 == 0).all()) and bool(rest.min() >= 0)
-    return bool(code > rest.max()) and bool(code - rest.max() > 2 * max(high - low, 1.0))

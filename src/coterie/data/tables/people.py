@@ -92,7 +92,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Feature:
+class _Feature:
     """A column of one site beside which others are held: [row] numbers, NaN where missing; of a `quantity`,
     else of codes.
     """
@@ -115,7 +115,7 @@ class Feature:
         return np.asarray(np.abs(self.values[one] - self.values[other]))
 
     @cached_property
-    def widened(self) -> Feature:
+    def widened(self) -> _Feature:
         """The same column, with what a third of any two rows differ by as its slack."""
         slack = float(np.quantile(self.apart_by_chance, NEAR))
         return replace(self, slack=slack, wide=True)
@@ -165,30 +165,30 @@ class Site:
         return self._codes[name]
 
     @cached_property
-    def features(self) -> list[Feature]:
+    def features(self) -> list[_Feature]:
         """Columns that persons keep, and others that they may: of few values, dates, or numbers."""
         made = (f for name in self.headers if (f := self.feature(name)) is not None)
         known = [f for f in made if not np.isnan(f.values).all()]
         return known + [f.widened for f in known if f.slack > 0]
 
-    def feature(self, name: str) -> Feature | None:
+    def feature(self, name: str) -> _Feature | None:
         found = self.profiles[self.headers[name]]
         different = found.values.different(FEW_VALUES)
         sex = names_sex(name) and different <= SEX_VALUES
         if names_age(name) and found.kind == "number" and found.numeric:
-            return Feature(name, self.numbers(name), YEARS, True, True)
+            return _Feature(name, self.numbers(name), YEARS, True, True)
         if names_birth(name) and found.numeric:
-            return Feature(name, self.numbers(name), 0.0, True, True)
+            return _Feature(name, self.numbers(name), 0.0, True, True)
         if sex or (different == 2 and {same(c) for c in found.values} <= SEXES) or names_birth(name):
-            return Feature(name, self.known_codes(name), 0.0, True)
+            return _Feature(name, self.known_codes(name), 0.0, True)
         if names_place(name):
             return None
         if found.kind == "number" and different > FEW_VALUES:
             numbers = self.numbers(name)
             low, high = np.nanquantile(numbers, [0.05, 0.95])
-            return Feature(name, numbers, NARROW * float(high - low), False, True)
+            return _Feature(name, numbers, NARROW * float(high - low), False, True)
         few = 2 <= different <= FEW_VALUES or found.kind == "date"
-        return Feature(name, self.known_codes(name), 0.0, False) if few else None
+        return _Feature(name, self.known_codes(name), 0.0, False) if few else None
 
     def known_codes(self, name: str) -> Array:
         """[row] the same, NaN where missing."""
@@ -217,10 +217,28 @@ class Site:
         by_text = {same(c): v for c, v in pairs if v == v}
         return cells.each(lambda c: by_text.get(same(c), np.nan)).astype(np.float64)
 
+    def kept(self, columns: Sequence[str], pairs: Pairs) -> list[Kept]:
+        """What rows of one value of some columns keep in the others; a column that is looked at in two ways
+        is taken out of the table once.
+        """
+        beside = self.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
+        found, apart = list[Kept](), dict[str, tuple[Array, Array]]()
+        for feature in self.features:
+            if feature.name not in columns:
+                if feature.name not in apart:
+                    apart[feature.name] = feature.apart(pairs), feature.apart(beside)
+                found.append(feature.kept(*apart[feature.name]))
+        return found
+
     def first_rows(self, name: str) -> dict[str, int]:
         """{a value: the first row that has it}."""
         cells, known = self.cells(name).each(same), self.codes(name) >= 0
         return {cells[i]: i for i in reversed(range(len(cells))) if known[i]}
+
+    def one_each(self, one: str, other: str) -> bool:
+        """Whether a value of one column always goes with one of the other."""
+        both = np.unique(_joint([self.codes(one), self.codes(other)]))
+        return len(both) <= len(np.unique(self.codes(one))) + 1
 
     def may_tell(self, name: str) -> bool:
         """Whether a column's values could stand for persons: texts or whole numbers, some of them twice."""
@@ -243,7 +261,7 @@ def _pairs_of(codes: Array) -> Pairs:
     return order[:-1][again], order[1:][again]
 
 
-def joint(sites: Sequence[Array]) -> Array:
+def _joint(sites: Sequence[Array]) -> Array:
     """[row] a number for each combination of values, -1 where one is missing."""
     codes, *others = sites
     for other in others:
@@ -263,6 +281,48 @@ class Evidence:
     again: int
     kept: tuple[Kept, ...]
     against: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[str], sites: Mapping[str, Site], believed: bool = False) -> Evidence:
+        """Of all sites that have these columns; one at which they tell something else does not count, unless
+        their name is believed.
+        """
+        values = rows = again = 0
+        by_name, against = dict[tuple[str, bool], list[Kept]](), list[str]()
+        for site, here in sites.items():
+            if not all(c in here.headers for c in columns):
+                continue
+            codes = _joint([here.codes(c) for c in columns])
+            kept = here.kept(columns, _pairs_of(codes))
+            if cls(tuple(columns), 0, 0, 0, tuple(kept)).changed and not believed:
+                against.append(site)
+                continue
+            _, counts = np.unique(codes[codes >= 0], return_counts=True)
+            values, rows = values + len(counts), rows + int(counts.sum())
+            again += int((counts > 1).sum())
+            for k in kept:
+                by_name.setdefault((k.name, k.wide), []).append(k)
+        kept_at_all = [_added(parts) for parts in by_name.values()]
+        return cls(tuple(columns), values, rows, again, tuple(kept_at_all), tuple(against))
+
+    def joins(self, coarse: str, sites: Mapping[str, Site]) -> bool:
+        """Whether rows of one coarse value are of one person also where their values here differ: in all that
+        persons keep or, where that is not known, in most of what rows of one value here keep.
+        """
+        name, by_name = self.columns[0], dict[str, list[Kept]]()
+        wanted = {(k.name, k.wide) for k in self.steady if k.name != coarse}
+        for site in sites.values():
+            if name in site.headers and coarse in site.headers:
+                one, other = _pairs_of(site.codes(coarse))
+                differ = site.codes(name)[one] != site.codes(name)[other]
+                for feature in (f for f in site.features if (f.name, f.wide) in wanted):
+                    apart = feature.apart((one[differ], other[differ]))
+                    by_name.setdefault(feature.name, []).append(feature.kept(apart, np.empty(0)))
+        kept = [k for parts in by_name.values() if (k := _added(parts)).tells]
+        fixed = [k for k in kept if k.fixed]
+        if fixed:
+            return all(k.share >= CHANGES for k in fixed)
+        return bool(kept) and 2 * sum(k.steady or k.share >= CHANGES for k in kept) >= len(kept)
 
     @cached_property
     def fixed(self) -> list[Kept]:
@@ -313,43 +373,6 @@ class Evidence:
         return f"{self.values} different in {self.rows} rows, and rows of one agree in {what}"
 
 
-def evidence_of(columns: Sequence[str], sites: Mapping[str, Site], believed: bool = False) -> Evidence:
-    """Of all sites that have these columns; one at which they tell something else does not count, unless
-    their name is believed.
-    """
-    values = rows = again = 0
-    by_name, against = dict[tuple[str, bool], list[Kept]](), list[str]()
-    for site, here in sites.items():
-        if not all(c in here.headers for c in columns):
-            continue
-        codes = joint([here.codes(c) for c in columns])
-        pairs, beside = _pairs_of(codes), here.beside(columns[0]) if len(columns) == 1 else NO_PAIRS
-        kept = _kept_at(here, columns, pairs, beside)
-        alone = Evidence(tuple(columns), 0, 0, 0, tuple(kept))
-        if alone.changed and not believed:
-            against.append(site)
-            continue
-        _, counts = np.unique(codes[codes >= 0], return_counts=True)
-        values, rows, again = values + len(counts), rows + int(counts.sum()), again + int((counts > 1).sum())
-        for k in kept:
-            by_name.setdefault((k.name, k.wide), []).append(k)
-    kept_at_all = [_added(parts) for parts in by_name.values()]
-    return Evidence(tuple(columns), values, rows, again, tuple(kept_at_all), tuple(against))
-
-
-def _kept_at(site: Site, columns: Sequence[str], pairs: Pairs, beside: Pairs) -> list[Kept]:
-    """What rows of one value of some columns keep in the others; a column that is looked at in two ways is
-    taken out of a table once.
-    """
-    found, apart = list[Kept](), dict[str, tuple[Array, Array]]()
-    for feature in site.features:
-        if feature.name not in columns:
-            if feature.name not in apart:
-                apart[feature.name] = feature.apart(pairs), feature.apart(beside)
-            found.append(feature.kept(*apart[feature.name]))
-    return found
-
-
 def _added(parts: Sequence[Kept]) -> Kept:
     """What several sites say of a column."""
     pairs = sum(k.pairs for k in parts)
@@ -357,32 +380,3 @@ def _added(parts: Sequence[Kept]) -> Kept:
         return parts[0]
     share, chance = (sum(getattr(k, w) * k.pairs for k in parts) / pairs for w in ("share", "chance"))
     return parts[0]._replace(share=share, pairs=pairs, chance=chance)
-
-
-def determines(one: str, other: str, sites: Mapping[str, Site]) -> bool:
-    """Whether a value of one column always goes with one of the other."""
-    return all(
-        len(np.unique(joint([s.codes(one), s.codes(other)]))) <= len(np.unique(s.codes(one))) + 1
-        for s in sites.values()
-        if one in s.headers and other in s.headers
-    )
-
-
-def joins_persons(fine: Evidence, coarse: str, sites: Mapping[str, Site]) -> bool:
-    """Whether rows of one coarse value are of one person also where their fine values differ: in all that
-    persons keep or, where that is not known, in most of what rows of one fine value keep.
-    """
-    name, by_name = fine.columns[0], dict[str, list[Kept]]()
-    wanted = {(k.name, k.wide) for k in fine.steady if k.name != coarse}
-    for site in sites.values():
-        if name in site.headers and coarse in site.headers:
-            one, other = _pairs_of(site.codes(coarse))
-            differ = site.codes(name)[one] != site.codes(name)[other]
-            for feature in (f for f in site.features if (f.name, f.wide) in wanted):
-                apart = feature.apart((one[differ], other[differ]))
-                by_name.setdefault(feature.name, []).append(feature.kept(apart, np.empty(0)))
-    kept = [k for parts in by_name.values() if (k := _added(parts)).tells]
-    fixed = [k for k in kept if k.fixed]
-    if fixed:
-        return all(k.share >= CHANGES for k in fixed)
-    return bool(kept) and 2 * sum(k.steady or k.share >= CHANGES for k in kept) >= len(kept)

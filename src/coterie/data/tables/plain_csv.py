@@ -141,16 +141,6 @@ SIGNS = "°²³±·–—’‘“”„…€£§×½¼¾«»®\xa0"
 BROKEN = re.compile(r"[^\W\d_](?![’·])[^\x00-\x7f\w\s][^\W\d_]")  # M„dchen: a sign within a word
 
 
-def known_encoding(name: str) -> bool:
-    try:
-        b"a".decode(name)
-    except UnicodeError:
-        return True  # of another width
-    except (LookupError, ValueError):
-        return False
-    return True
-
-
 def decoded(name: str, content: bytes, encoding: str | None = None) -> str:
     """`encoding` as a recipe has it: empty for the usual one; None where there is no recipe."""
     told = "" if not encoding or codecs.lookup(encoding).name in (USUAL, "utf-8-sig") else encoding

@@ -13,18 +13,16 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
 from coterie.data.intake import Array
 from coterie.data.kinds import KINDS, ColumnKind, Verdict
-from coterie.data.kinds.flag import signs_are_flags
-from coterie.data.kinds.text import Constant
+from coterie.data.kinds.left_out import Constant
 from coterie.data.tables.cells import Column, Values
 from coterie.data.tables.names import name_and_unit
-from coterie.data.tables.numerals import all_read_as
 from coterie.data.tables.texts import Cell, loose, plain, trimmed
 
 BLANK_WORDS = {
@@ -47,6 +45,29 @@ class Profile(Verdict):
     rows: int
     empty: int
     values: Values
+
+    @classmethod
+    def of_cells(cls, name: str, cells: Iterable[Cell] | Column | Values, commas: bool = False) -> Profile:
+        """Of a column called `name`; `commas` where its file has decimal commas in other columns."""
+        values = Values.of(cells)
+        rows, gaps = values.total(), values.words(lambda c: c == "")
+        empty, values = int(values.counts[gaps].sum()), values.kept(~gaps)
+        blank = values.words(lambda c: isinstance(c, str) and plain(c) in BLANK_WORDS)
+        if blank.any() and {plain(str(c)) for c in values} == {"-", "+"}:  # a column's words for no and yes
+            blank &= values.words(lambda c: plain(str(c)) not in ("-", "+"))
+        marks = tuple(sorted(map(str, values.kept(blank))))
+        values = values.kept(~blank)
+        if not values:
+            found = Verdict("empty", "no cell is filled in", marks=marks)
+            return cls(rows=rows, empty=empty, values=values, **vars(found))
+        kinds = sorted(KINDS.values(), key=lambda kind: kind.cells_at)
+        found = next(v for kind in kinds if (v := kind.of_cells(name, values, commas)) is not None)
+        marks = (*marks, *found.marks)
+        left = values.kept(~values.among(marks, as_written=True)) if marks else values
+        if left.different(1) == 1 and not KINDS[found.kind].lasts:
+            same = cast(Constant, KINDS["constant"]).of_rows(left, rows)
+            found = Verdict(same.kind, same.why, found.writing)
+        return cls(rows=rows, empty=empty, values=left, **{**vars(found), "marks": marks})
 
     @property
     def of(self) -> ColumnKind:
@@ -71,7 +92,7 @@ class Profile(Verdict):
 
     def read(self) -> Array:
         """A number for each of `values`, NaN where it is none."""
-        return all_read_as(self.values, self.writing)
+        return self.writing.read(self.values)
 
     def numbers(self) -> Array:
         """[row] those that are known."""
@@ -82,33 +103,6 @@ class Profile(Verdict):
 
 Profiles = Mapping[str, Profile]
 """Of one column, by site."""
-
-
-def profile(name: str, cells: Iterable[Cell] | Column | Values, commas: bool = False) -> Profile:
-    """Of a column called `name`; `commas` where its file has decimal commas in other columns."""
-    values = Values.of(cells)
-    rows, gaps = values.total(), values.words(lambda c: c == "")
-    empty, values = int(values.counts[gaps].sum()), values.kept(~gaps)
-    blank = values.words(lambda c: isinstance(c, str) and plain(c) in BLANK_WORDS)
-    if blank.any() and signs_are_flags(values):
-        blank &= values.words(lambda c: plain(str(c)) not in ("-", "+"))
-    marks = tuple(sorted(map(str, values.kept(blank))))
-    values = values.kept(~blank)
-    if not values:
-        found = Verdict("empty", "no cell is filled in", marks=marks)
-        return Profile(rows=rows, empty=empty, values=values, **_fields(found))
-    kinds = sorted(KINDS.values(), key=lambda kind: kind.cells_at)
-    found = next(v for kind in kinds if (v := kind.of_cells(name, values, commas)) is not None)
-    marks = (*marks, *found.marks)
-    left = values.kept(~values.among(marks, as_written=True)) if marks else values
-    if left.different(1) == 1 and not KINDS[found.kind].lasts:
-        same = cast(Constant, KINDS["constant"]).of_rows(left, rows)
-        found = Verdict(same.kind, same.why, found.writing)
-    return Profile(rows=rows, empty=empty, values=left, **{**_fields(found), "marks": marks})
-
-
-def _fields(found: Verdict) -> dict[str, Any]:
-    return {f.name: getattr(found, f.name) for f in fields(found)}
 
 
 SAME_MEANING = (
@@ -159,10 +153,10 @@ def matched(
                 groups.append(Group(shown, {site: header}))
             else:
                 group.headers[site] = header
-    return joined(groups, profiles)
+    return _joined(groups, profiles)
 
 
-def joined(groups: list[Group], profiles: Mapping[str, Profiles]) -> list[Group]:
+def _joined(groups: list[Group], profiles: Mapping[str, Profiles]) -> list[Group]:
     """Groups that no site has both of, and whose names are akin, the most likely first."""
     pairs = itertools.combinations(range(len(groups)), 2)
     alike = [(_likeness(groups[i].name, groups[j].name), i, j) for i, j in pairs]

@@ -21,16 +21,7 @@ from coterie.data.tables.names import (
     names_person,
     words_in,
 )
-from coterie.data.tables.people import (
-    CHANGES,
-    SURE,
-    Evidence,
-    Kept,
-    Site,
-    determines,
-    evidence_of,
-    joins_persons,
-)
+from coterie.data.tables.people import CHANGES, SURE, Evidence, Kept, Site
 from coterie.data.tables.profile import Profile
 from coterie.data.tables.read import Table
 from coterie.data.tables.texts import same, some
@@ -63,11 +54,11 @@ def find_people(
     draft = {d.name: d for d in drafts if d.name not in goals}
     headers = {s: {d.name: d.group.headers[s] for d in drafts if s in d.group.headers} for s in tables}
     sites = {s: Site(t, headers[s], profiles[s]) for s, t in tables.items()}
-    found = _ordered(proposals(draft, sites), sites)
+    found = _ordered(_proposals(draft, sites), sites)
     having = {s: [p for p in found if set(p.columns) <= here.headers.keys()] for s, here in sites.items()}
     people = [p for p in found if any(mine[:1] == [p] for mine in having.values())]
     for proposal in people:
-        propose(proposal, draft, sites)
+        _propose(proposal, draft, sites)
         others = [s for s, mine in having.items() if proposal in mine[1:]]
         for site, name in itertools.product({*others, *proposal.evidence.against}, proposal.columns):
             rule = draft[name].rule  # not looked at where it tells something else
@@ -88,13 +79,13 @@ def find_people(
     return tuple(n for n in draft if any(n in p.columns for p in people))
 
 
-def proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_Proposal]:
+def _proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_Proposal]:
     """All columns that tell persons, by name or by structure; pairs of columns where no single one does."""
     found = []
     for name, m in draft.items():
         if not any(name in s.headers and s.may_tell(name) for s in sites.values()):
             continue
-        evidence = evidence_of([name], sites, names_person(name))
+        evidence = Evidence.of([name], sites, names_person(name))
         said = m.kind == "identifier" and not words_in(name) & PERSONAL
         often = evidence.values >= FEW_EACH * evidence.rows and not evidence.changed and not evidence.against
         if said and evidence.again and (names_person(name) or (often and not evidence.speaks)):
@@ -107,7 +98,7 @@ def proposals(draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> list[_Pr
     known = {"family", "member", "household", "familie", "famille", "haushalt", *PERSONAL}
     tests = names_birth, names_identifier, names_numbering
     parts = [n for n in draft if any(test(n) for test in tests) or words_in(n) & known][:MOST_PARTS]
-    tried = (evidence_of(pair, sites) for pair in itertools.combinations(parts, 2))
+    tried = (Evidence.of(pair, sites) for pair in itertools.combinations(parts, 2))
     fits = (e for e in tried if e.speaks and e.again and any(k.personal for k in e.steady))
     return [_Proposal(evidence, False) for evidence in fits][:1]
 
@@ -120,12 +111,12 @@ def _ordered(found: Sequence[_Proposal], sites: Mapping[str, Site]) -> list[_Pro
     others = sorted((p for p in found if p not in named), key=lambda p: -p.evidence.values)
     best = others[:1]
     for coarser in others[1:]:
-        if len(coarser.columns) == 1 and joins_persons(best[0].evidence, coarser.columns[0], sites):
+        if len(coarser.columns) == 1 and best[0].evidence.joins(coarser.columns[0], sites):
             best = [coarser]
     return [*named, *best, *(p for p in others if p not in best)]
 
 
-def propose(proposal: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> None:
+def _propose(proposal: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str, Site]) -> None:
     evidence, columns = proposal.evidence, proposal.columns
     first = draft[columns[0]]
     if proposal.by_name:
@@ -140,7 +131,7 @@ def propose(proposal: _Proposal, draft: Mapping[str, Draft], sites: Mapping[str,
         words = ", ".join(f'"{c}"' for c in columns)
         first.asks.append(
             f"does it {together}tell who a row is about? {evidence.in_words()}. Proposed: "
-            f"patient = [{words}], no input; if not, take it out of patient and write use = {back(first)}"
+            f"patient = [{words}], no input; if not, take it out of patient and write use = {_back(first)}"
         )
     for name in columns:
         m = draft[name]
@@ -170,7 +161,7 @@ def _at_several(column: str, sites: Mapping[str, Site]) -> tuple[int, list[str]]
     return (len(shared), sorted(where)) if one_person else (0, [])
 
 
-def back(draft: Draft) -> str:
+def _back(draft: Draft) -> str:
     """What a column is used as again."""
     return '"number"' if draft.pooled.numeric else '"category", with values'
 
@@ -181,11 +172,14 @@ def _leave_out_finer(
     """A column of which a person has several values, as of visits; one that a person keeps is an input."""
     (name, *more), (who, *_) = proposal.columns, person.columns
     m = draft[name]
-    if more or not m.rule.read or determines(who, name, sites):
+    if more or not m.rule.read:
+        return
+    having = [s for s in sites.values() if who in s.headers and name in s.headers]
+    if all(s.one_each(who, name) for s in having):
         return
     m.asks.append(
         f"does it tell visits or cases? {proposal.evidence.in_words()}, and each is of one {who!r} only. "
-        f"It is left out; to use it, write use = {back(m)}"
+        f"It is left out; to use it, write use = {_back(m)}"
     )
     m.kind, m.rule = "identifier", replace(m.rule, use="leave-out")
 
@@ -197,4 +191,4 @@ def say_left_out(drafts: Sequence[Draft]) -> None:
         noun = KINDS[m.kind].noun if m.kind in KINDS else ""  # "likely leak" and "person" are no kinds
         if noun and not m.rule.read and not told:
             why = m.rule.why[0].partition(": ")[2]
-            m.says.append(f"left out as {noun} ({why}); to use it, write use = {back(m)}")
+            m.says.append(f"left out as {noun} ({why}); to use it, write use = {_back(m)}")

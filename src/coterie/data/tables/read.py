@@ -80,7 +80,7 @@ def read_table(
     if isinstance(source, Table):
         return source
     if not isinstance(source, str | Path):
-        return _table_of_frame(source, "table", "row")
+        return _table_of_frame(source, "table")
     path = Path(source)
     content = content_of(path)
     ending = path.suffix.lower()
@@ -260,16 +260,16 @@ def _read_parquet(path: Path, content: bytes) -> Table:
         frame = pd.read_parquet(io.BytesIO(content))
         if any(name is not None for name in frame.index.names):
             frame = frame.reset_index()
-    return _table_of_frame(frame, str(path), "row")
+    return _table_of_frame(frame, str(path))
 
 
-def _table_of_frame(frame: pd.DataFrame, name: str, row_word: str) -> Table:
+def _table_of_frame(frame: pd.DataFrame, name: str) -> Table:
     headers = [trimmed(str(c)) for c in frame.columns]
     refuse(_twins_in(name, headers))
     if not len(frame) or not headers:
         raise BadData(f"{name} has {len(headers)} columns and {len(frame)} rows: add some")
     columns = {h: _cells_of(frame.iloc[:, i]) for i, h in enumerate(headers)}
-    return Table(name, columns, np.arange(1, len(frame) + 1), row_word)
+    return Table(name, columns, np.arange(1, len(frame) + 1), "row")
 
 
 def _cells_of(column: pd.Series) -> Column:

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from coterie.core.client import Task
 from coterie.core.errors import UnknownName
-from coterie.data.kinds import KINDS, ColumnKind, in_recipes
+from coterie.data.kinds import KINDS, ColumnKind
 from coterie.data.preparation import Column
 from coterie.data.tables.names import conversion
 from coterie.data.tables.texts import Decimal, Thousands, plain, same
@@ -261,7 +261,7 @@ class Recipe:
             **({"encoding": letters} if self.encodings else {}),
             **files,
             **({"sites": dict(self.sites)} if self.sites else {}),
-            "columns": {r.name: rule_table(r) for r in self.rules},
+            "columns": {r.name: _rule_table(r) for r in self.rules},
         }
 
 
@@ -281,13 +281,6 @@ def _keys_of(kind: type[Here] | type[Rule]) -> dict[str, tuple[str, Any]]:
 RULE_KEYS, HERE_KEYS = _keys_of(Rule), _keys_of(Here)
 
 
-def choices_of(key: str, hint: Any) -> tuple[str, ...]:
-    """What stands for a key that has a few words; none for any other."""
-    if key == "use":
-        return in_recipes()
-    return tuple(word for word in get_args(hint) if word) if get_origin(hint) is Literal else ()
-
-
 def plain_recipe(columns: Sequence[Column], classes: Sequence[str] = (), target: str = "") -> Recipe:
     """For data without a recipe of their own: columns are read by their names, as they are."""
     rules = list[Rule]()
@@ -304,7 +297,7 @@ def plain_recipe(columns: Sequence[Column], classes: Sequence[str] = (), target:
     return Recipe(tuple(rules), target)
 
 
-def rule_table(rule: Rule) -> dict[str, Any]:
+def _rule_table(rule: Rule) -> dict[str, Any]:
     """A rule's settings, those left at their default left out."""
     table = {"use": rule.use, **_settings(rule, Rule(rule.name, rule.use), RULE_KEYS)}
     if rule.kind.counted:

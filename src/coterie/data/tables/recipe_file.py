@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import tomli_w
 
 from coterie.core.errors import BadInput, Several, UnknownName
 from coterie.data.kinds import KINDS, in_recipes
 from coterie.data.tables.names import conversion
-from coterie.data.tables.plain_csv import known_encoding
 from coterie.data.tables.recipe import (
     HEAD,
     HERE_KEYS,
@@ -26,8 +25,6 @@ from coterie.data.tables.recipe import (
     Recipe,
     Rule,
     Spellings,
-    choices_of,
-    rule_table,
 )
 from coterie.data.tables.texts import plain
 from coterie.storage.atomic import write_whole
@@ -90,7 +87,7 @@ def write_recipe(path: str | Path, recipe: Recipe) -> None:
 
 def recipe_of(table: Mapping[str, Any], where: str = "recipe") -> Recipe:
     """The inverse of `Recipe.table`; whatever does not belong is refused, all at once."""
-    reader = Reader(where)
+    reader = _Reader(where)
     recipe = reader.recipe(table)
     if reader.troubles:
         raise Several(reader.troubles)
@@ -102,46 +99,46 @@ def recipe_text(recipe: Recipe) -> str:
     uses = sorted((k for k in KINDS.values() if k.about), key=lambda k: k.place)
     lines = [ABOUT.replace("{uses}", ", ".join([*(k.about for k in uses), "leave-out"]))]
     for key in ("target", *(["event"] if recipe.event else []), *HEAD):
-        lines += [f"# {line}" for line in wrapped(HEAD_WHY[key])]
-        lines += [f"{key} = {toml(table[key])}", ""]
+        lines += [f"# {line}" for line in _wrapped(HEAD_WHY[key])]
+        lines += [f"{key} = {_toml(table[key])}", ""]
     if recipe.patient:
-        lines += [f"# {PATIENT_WHY}", f"patient = {toml(list(recipe.patient))}", ""]
+        lines += [f"# {PATIENT_WHY}", f"patient = {_toml(list(recipe.patient))}", ""]
     if recipe.encodings:
-        lines += [f"# {line}" for line in wrapped(ENCODING_WHY)]
-        lines += [f"encoding = {toml(table['encoding'])}", ""]
+        lines += [f"# {line}" for line in _wrapped(ENCODING_WHY)]
+        lines += [f"encoding = {_toml(table['encoding'])}", ""]
     if recipe.file:
         lines += ["# one file, whose rows are told apart by a column"]
-        lines += [f"file = {toml(recipe.file)}", ""]
+        lines += [f"file = {_toml(recipe.file)}", ""]
     if recipe.site:
-        lines += ["# the column that says whose a row is", f"site = {toml(recipe.site)}", ""]
+        lines += ["# the column that says whose a row is", f"site = {_toml(recipe.site)}", ""]
     if recipe.sites:
         lines += ["# one file a site, relative to this one", "[sites]"]
-        lines += [f"{_key_text(site)} = {toml(file)}" for site, file in recipe.sites.items()] + [""]
+        lines += [f"{_key_text(site)} = {_toml(file)}" for site, file in recipe.sites.items()] + [""]
     for rule in recipe.rules:
-        head, rows = f"columns.{_key_text(rule.name)}", rule_table(rule)
-        lines += [f"# {line}" for why in rule.why for line in wrapped(why)]
+        head, rows = f"columns.{_key_text(rule.name)}", table["columns"][rule.name]
+        lines += [f"# {line}" for why in rule.why for line in _wrapped(why)]
         for place, here in (("", rows), *((f".at.{_key_text(s)}", h) for s, h in rows.pop("at", {}).items())):
-            lines += [f"[{head}{place}]", *(f"{key} = {toml(value)}" for key, value in here.items())]
+            lines += [f"[{head}{place}]", *(f"{key} = {_toml(value)}" for key, value in here.items())]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def wrapped(text: str, width: int = 100) -> list[str]:
+def _wrapped(text: str) -> list[str]:
     whole = " ".join(text.split())
-    return textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return textwrap.wrap(whole, 100, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def toml(value: Any) -> str:
+def _toml(value: Any) -> str:
     """In one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key_text(k)} = {toml(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key_text(k)} = {_toml(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml, value)) + "]"
+        return "[" + ", ".join(map(_toml, value)) + "]"
     return tomli_w.dumps({"k": value}).strip()[4:]
 
 
 def _key_text(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else toml(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
 
 
 def _comments_of(text: str) -> dict[str, tuple[str, ...]]:
@@ -165,7 +162,7 @@ TOP = ("target", "event", *HEAD, "patient", "encoding", "file", "site", "sites",
 
 
 @dataclass
-class Reader:
+class _Reader:
     """Reads a recipe from a table, and gathers what is wrong with it."""
 
     where: str
@@ -177,7 +174,7 @@ class Reader:
     def recipe(self, table: Mapping[str, Any]) -> Recipe:
         self.unknown("", table, TOP)
         hints = get_type_hints(Recipe)
-        head = {k: self.choice(k, choices_of(k, hints[k]), table[k]) for k in HEAD if k in table}
+        head = {k: self.choice(k, _choices_of(k, hints[k]), table[k]) for k in HEAD if k in table}
         texts = {k: self.text(k, table[k]) for k in ("target", "event", "file", "site") if k in table}
         sites = {str(k): self.text(f"sites.{k}", v) for k, v in self.mapping("sites", table.get("sites", {}))}
         rules = tuple(
@@ -202,7 +199,7 @@ class Reader:
         by_site = {"": value} if isinstance(value, str) else dict(self.mapping("encoding", value))
         for site, name in by_site.items():
             place = f"encoding.{site}" if site else "encoding"
-            if self.text(place, name) and not known_encoding(name):
+            if self.text(place, name) and not _known_encoding(name):
                 self.wrong(place, f'{_short(name)} is no known encoding: try "cp1252", "latin-1" or "utf-8"')
         return {str(site): name for site, name in by_site.items() if name}
 
@@ -233,7 +230,7 @@ class Reader:
         found = {}
         for key, (name, hint) in keys.items():
             if key in entries:
-                spot, may = f"{place}.{key}", choices_of(key, hint)
+                spot, may = f"{place}.{key}", _choices_of(key, hint)
                 value = self.choice(spot, may, entries[key]) if may else read[hint](spot, entries[key])
                 if value is not None:
                     found[name] = value
@@ -370,6 +367,13 @@ class Reader:
                 self.wrong("", f"column {name!r} of site {site!r} is read as {who}: keep one")
 
 
+def _choices_of(key: str, hint: Any) -> tuple[str, ...]:
+    """What stands for a key that has a few words; none for any other."""
+    if key == "use":
+        return in_recipes()
+    return tuple(word for word in get_args(hint) if word) if get_origin(hint) is Literal else ()
+
+
 def _finite(value: float) -> bool:
     try:
         return math.isfinite(value)
@@ -383,3 +387,13 @@ def _short(value: Any) -> str:
     except ValueError:  # a number of thousands of digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _known_encoding(name: str) -> bool:
+    try:
+        b"a".decode(name)
+    except UnicodeError:
+        return True  # of another width
+    except (LookupError, ValueError):
+        return False
+    return True

@@ -1,4 +1,5 @@
-"""A number or name of a person or a row.
+"""Columns that are no input: numbers and names of persons or rows, codes, free text, and those that hold
+nothing to learn from.
 
 That no two rows have the same number tells nothing by itself: so it is with laboratory values. A column
 numbers persons or rows if its name says so, if it counts rows, or if no number is there twice though there
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from coterie.data.kinds.base import KINDS, ColumnKind, Verdict, register
-from coterie.data.kinds.category import MANY, MOST_VALUES
+from coterie.data.kinds.words import MANY, MOST_VALUES, YES
 from coterie.data.tables.cells import Values
 from coterie.data.tables.names import (
     PERSONAL,
@@ -25,18 +26,17 @@ from coterie.data.tables.names import (
     names_person,
     words_in,
 )
-from coterie.data.tables.texts import same
+from coterie.data.tables.texts import cell_text, plain, same
 
 if TYPE_CHECKING:
     from coterie.data.tables.numerals import Numbers
-
 
 LONGER = 1e6  # codes of so many digits are longer than most quantities
 TWINS = 15.0  # twins to be expected by chance, from which on it is a sign that there are none
 
 
 @register
-class Code(ColumnKind):
+class _Code(ColumnKind):
     name = "code"
     noun = "a code"
     numbers_at = 30
@@ -62,7 +62,7 @@ class Code(ColumnKind):
 
 
 @register
-class Identifier(ColumnKind):
+class _Identifier(ColumnKind):
     name = "identifier"
     noun = "an identifier"
     cells_at = 50
@@ -88,7 +88,7 @@ class Identifier(ColumnKind):
         if names_identifier(name):
             few = len(numbers) <= MOST_VALUES and 5 * len(numbers) <= total and total >= MANY
             if few and not names_person(name):
-                return cast(Code, KINDS["code"]).of_digits(name, numbers, zeros)
+                return cast(_Code, KINDS["code"]).of_digits(name, numbers, zeros)
             return Verdict(self.name, f"its name says so ({name})")
         return self.numbering(name, numbers) if total >= MANY and not names_measure(name) else None
 
@@ -113,3 +113,46 @@ class Identifier(ColumnKind):
             doubt = f"{why}: do they stand for persons or cases? It is {back}"
             return Verdict(self.name, why, doubt=doubt)
         return None
+
+
+@register
+class _Text(ColumnKind):
+    name = "text"
+    noun = "free text"
+    cells_at = 60
+    left_out = "free text is no input"
+    family = "text"
+
+    def of_cells(self, name: str, values: Values, commas: bool) -> Verdict | None:
+        total, texts = values.total(), len({same(c) for c in values})
+        length = sum(len(str(c).split()) * n for c, n in values.items()) / total
+        alone = texts / total
+        if (length >= 4 and alone > 0.5) or texts > MOST_VALUES or (total >= MANY and alone > 0.5):
+            return Verdict(self.name, f"{texts} different texts in {total} rows, of {length:.1f} words each")
+        return None
+
+
+@register
+class Constant(ColumnKind):
+    name = "constant"
+    left_out = "there is nothing to learn from it"
+    family = ""
+    persons = False
+
+    def of_rows(self, values: Values, rows: int) -> Verdict:
+        """Of so many rows, of which some have no value."""
+        cell, gaps = next(iter(values)), rows - values.total()
+        if not gaps:
+            return Verdict(self.name, f"it is {cell_text(cell)} in all rows")
+        why = f"it is {cell_text(cell)} in {values.total()} rows and missing in {gaps}"
+        if plain(str(cell)) in YES | {"x"}:
+            why += "; if missing means no, fill that in and inspect again"
+        return Verdict(self.name, why)
+
+
+@register
+class _Empty(ColumnKind):
+    name = "empty"
+    left_out = "there is nothing to learn from it"
+    family = ""
+    persons = False
