@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -86,16 +86,6 @@ class Together(nn.Module):
             return sum((w * o for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
         mean = sum((w * probabilities(o) for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
         return logits_of(mean)
-
-
-@dataclass(frozen=True)
-class _Known:
-    """A function that returns what it was given."""
-
-    value: Any
-
-    def __call__(self) -> Any:
-        return self.value
 
 
 def finite(raw: Array) -> Array:

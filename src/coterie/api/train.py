@@ -131,7 +131,7 @@ def asked_for(
         kernel or natural.kernel, method, dict(options or {}), kernel, natural.unless(kernel)
     )
     if kernel is None and isinstance(method, str) and settings.features is None:
-        settings = with_targets(settings, handed.model, [(natural, work)])
+        settings = _with_targets(settings, handed.model, natural, work)
     return handed.settings(settings, work, way), way
 
 
@@ -153,12 +153,10 @@ def natural_for(handed: Handed, method: Any) -> Natural:
     return natural_work(METHODS[method] if isinstance(method, str) else method, plain, named)
 
 
-def with_targets(
-    settings: Settings, model: nn.Module | str, works: Sequence[tuple[Natural, Any]]
-) -> Settings:
-    """Settings that scale targets where natural work, if some method does it, needs that."""
+def _with_targets(settings: Settings, model: nn.Module | str, natural: Natural, work: Any) -> Settings:
+    """Settings that scale targets where natural work, if it is what is done, needs that."""
     fits = isinstance(model, str) and takes_scale(model) and settings.targets == AUTO
-    wanted = any(natural.scaled and getattr(w, "name", "") == natural.kernel for natural, w in works)
+    wanted = natural.scaled and getattr(work, "name", "") == natural.kernel
     return dataclasses.replace(settings, targets=SCALED) if fits and wanted else settings
 
 
@@ -229,5 +227,5 @@ def alone(
     """What a single site does, which has nobody to learn with by a method; and how targets are learnt."""
     natural = natural_for(handed, "local")
     work, _ = parts_of(kernel or natural.kernel, method, options, kernel, natural.unless(kernel))
-    settings = Settings() if kernel is not None else with_targets(Settings(), handed.model, [(natural, work)])
+    settings = Settings() if kernel is not None else _with_targets(Settings(), handed.model, natural, work)
     return Local(work), settings.targets
