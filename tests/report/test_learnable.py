@@ -10,7 +10,7 @@ from rich.console import Console
 
 import coterie
 from coterie.metrics.learnt import Learnt, Shown
-from coterie.page.client import learnable_words as on_the_page
+from coterie.page.pages import learnable_words as on_the_page
 from coterie.report import clients, latex, summary
 from coterie.report.frames import summary_frame
 from coterie.report.learnable import first_sentence, in_words

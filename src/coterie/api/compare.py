@@ -50,7 +50,7 @@ from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
 from coterie.runs.builder import Builder, Handed
 from coterie.runs.compare import is_comparison, left_out, parsed, slug
-from coterie.runs.go_on import run_in
+from coterie.runs.loop import run_in
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from

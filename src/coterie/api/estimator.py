@@ -60,7 +60,7 @@ from coterie.data.tabular import Absent, Scale, TabularPrepare
 from coterie.engines.threads import narrow
 from coterie.methods.baselines.local import Local
 from coterie.runs.builder import Builder, Handed
-from coterie.runs.go_on import run_in
+from coterie.runs.loop import run_in
 from coterie.use import Predictor
 
 Unseen = Literal["refuse", "shared"]

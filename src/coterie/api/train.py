@@ -35,13 +35,13 @@ from coterie.methods import METHODS
 from coterie.methods.baselines.local import Local
 from coterie.metrics.own import own_of
 from coterie.metrics.transform import Transform
-from coterie.report import holdings
+from coterie.report.clients import leaks_line
 from coterie.report.progress import watched
 from coterie.runs.budget import specs_of
 from coterie.runs.builder import Builder, Handed
 from coterie.runs.experiment import Experiment, for_use
 from coterie.runs.folder import is_run
-from coterie.runs.go_on import run_in
+from coterie.runs.loop import run_in
 from coterie.runs.settings import Settings
 from coterie.runs.target_scales import AUTO, SCALED, takes_scale
 from coterie.sites.features import Features
@@ -114,7 +114,7 @@ def train(
 
 def warn_of_leaks(result: Result) -> None:
     """Where whoever called the function that calls this wrote it."""
-    if said := holdings.leaks_line([result.record]):
+    if said := leaks_line([result.record]):
         warnings.warn(said, CoterieWarning, stacklevel=5)
 
 

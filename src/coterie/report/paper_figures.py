@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coterie.core.errors import BadInput
-from coterie.report import features, matrices, traces
+from coterie.report import close_ups, matrices
 from coterie.runs.record import Record
 from coterie.show import figures, intervals, numbers, parts, views
 from coterie.show import inks as colours
@@ -208,7 +208,7 @@ def sizes(record: Record) -> Figure:
 
 def _close_ups(by_label: views.Groups, ink: Mapping[str, Ink]) -> dict[str, Figure]:
     """Figures by file name; a title says so where only some of the clients have one."""
-    found = traces.traces(by_label, receivers=CLOSE)
+    found = close_ups.traces(by_label, receivers=CLOSE)
     made: dict[str, Figure] = {}
     for label in dict.fromkeys(t.label for t in found):
         mine = [t for t in found if t.label == label]
@@ -216,7 +216,7 @@ def _close_ups(by_label: views.Groups, ink: Mapping[str, Ink]) -> dict[str, Figu
             name = f"traces-{figures.slug(label)}-{figures.slug(mine[0].record.clients[client])}"
             shown = [t for t in mine if client in t.receivers]
             made[figures.unused(name, made)] = _traced(shown, client, by_label, ink)
-    weighed = features.weighed(by_label)
+    weighed = close_ups.weighed(by_label)
     if weighed is not None:
         for i in views.thin(range(len(weighed.clients)), CLOSE):
             name = f"features-{figures.slug(weighed.clients[i])}"
@@ -225,7 +225,7 @@ def _close_ups(by_label: views.Groups, ink: Mapping[str, Ink]) -> dict[str, Figu
 
 
 def _traced(
-    shown: Sequence[traces.Trace], client: int, by_label: views.Groups, ink: Mapping[str, Ink]
+    shown: Sequence[close_ups.Trace], client: int, by_label: views.Groups, ink: Mapping[str, Ink]
 ) -> Figure:
     """A panel of scores, and one for each matrix below it."""
     first, record = shown[0], shown[0].record
@@ -233,15 +233,11 @@ def _traced(
     panels = figure.subplots(1 + len(shown), 1, sharex=True)
     metric = views.headline_metric([record])
     factor = numbers.factor(metric)
-    for score in traces.scores(by_label, views.seed(record), metric):
-        look = ink[score.label]
-        style = {
-            "color": look.colour,
-            "linestyle": figures.DASHES[look.dash],
-            "label": figures.plain(score.label),
-        }
-        panels[0].plot(score.rounds, factor * score.values[:, client], linewidth=1.4, **style)
-    always = traces.commonest(record) if metric == "accuracy" else None
+    for label, rounds, values in close_ups.scores(by_label, views.seed(record), metric):
+        style = {"color": ink[label].colour, "linestyle": figures.DASHES[ink[label].dash]}
+        style["label"] = figures.plain(label)
+        panels[0].plot(rounds, factor * values[:, client], linewidth=1.4, **style)
+    always = close_ups.commonest(record) if metric == "accuracy" else None
     if always is not None:
         panels[0].axhline(
             factor * always[client], color=GREY, linestyle=":", linewidth=1, label=say("traces.commonest")
@@ -266,16 +262,16 @@ def _traced(
     return figure
 
 
-def _lines(trace: traces.Trace, client: int) -> Iterator[tuple[np.ndarray, str, dict[str, Any]]]:
+def _lines(trace: close_ups.Trace, client: int) -> Iterator[tuple[np.ndarray, str, dict[str, Any]]]:
     """A client's row as lines: values by round, the name in the legend ("" for none), and how to draw it."""
-    names, groups = trace.record.clients, traces.groups(trace.record)
-    i, many = trace.receivers.index(client), len(trace.senders) > traces.FEW
+    names, groups = trace.record.clients, close_ups.groups(trace.record)
+    i, many = trace.receivers.index(client), len(trace.senders) > close_ups.FEW
     own_ink = inks([str(s) for s in trace.senders])
     levels, told = sorted(set(groups or ())), set[str]()
     for s, sender in enumerate(trace.senders):
         values = trace.values[:, i, s]
         if sender == client:
-            if traces.has_own_line(trace, i):
+            if close_ups.has_own_line(trace, i):
                 style = {
                     "color": ALONE,
                     "linestyle": "--",
@@ -298,11 +294,11 @@ def _lines(trace: traces.Trace, client: int) -> Iterator[tuple[np.ndarray, str, 
             yield values, figures.plain(names[sender]), style
 
 
-def _parameter_bars(found: features.Weighed, client: int, ink: Mapping[str, Ink]) -> Figure:
+def _parameter_bars(found: close_ups.Weighed, client: int, ink: Mapping[str, Ink]) -> Figure:
     """Parameters by feature, a group of bars for each, a panel for each class if there are more than two."""
     outputs = views.thin(range(len(found.outputs)), PANELS)
-    spreads = {label: features.spread(v)[:, client] for label, v in found.values.items()}
-    rows = features.largest(np.stack([s[0][outputs] for s in spreads.values()]))
+    spreads = {label: close_ups.spread(v)[:, client] for label, v in found.values.items()}
+    rows = close_ups.largest(np.stack([s[0][outputs] for s in spreads.values()]))
     width, places = 0.8 / len(spreads), np.arange(len(rows))
     columns = min(4, len(outputs))
     deep = -(-len(outputs) // columns)
@@ -334,7 +330,7 @@ def _parameter_bars(found: features.Weighed, client: int, ink: Mapping[str, Ink]
     return figure
 
 
-def _title(found: features.Weighed, client: int, rows: int, outputs: int) -> str:
+def _title(found: close_ups.Weighed, client: int, rows: int, outputs: int) -> str:
     counts = {
         "traces.some.clients": (min(CLOSE, len(found.clients)), len(found.clients)),
         "paper.some.parameters": (rows, len(found.features)),

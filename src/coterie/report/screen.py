@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from coterie.report import clients, holdings, outcome, summary
+from coterie.report import clients, outcome, summary
 from coterie.report.learnable import first_sentence
 from coterie.runs.about import COMMON, SEEING
 from coterie.runs.record import Record
@@ -58,9 +58,9 @@ def print_table(records: Sequence[Record], console: Console | None = None) -> No
     """Prints the summary and what belongs to it, as wide as the console allows."""
     console = console or Console()
     console.print(render_table(records, console.width))
-    if text := holdings.leaks_line(records):
+    if text := clients.leaks_line(records):
         console.print(Text(text, style="bold"))
-    if text := holdings.small_samples_line(records):
+    if text := clients.small_samples_line(records):
         console.print(Text(say.again(text), style="dim"))
     if "recall" in views.metrics(records, views.MEASURED):  # measured against true groups
         short, long = (summary.measures_legend(records, drift=drift) for drift in (False, True))
@@ -93,7 +93,7 @@ def runs_html(kind: str, records: Sequence[Record]) -> str:
     many = len(views.groups(records))
     table = summary.summary_html(records) if many <= MANY else ""
     more = f"<p>{numbers.several(many, 'method')}: .summary() has them all</p>" if not table else ""
-    first = f"<p>{html.escape(leaking)}</p>" if (leaking := holdings.leaks_line(records)) else ""
+    first = f"<p>{html.escape(leaking)}</p>" if (leaking := clients.leaks_line(records)) else ""
     said = f"{first_sentence(records)} {outcome.headline(records)}"
     return f"<div><p><b>{kind}</b> {html.escape(said)}</p>{first}{table}{more}</div>"
 

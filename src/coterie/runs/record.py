@@ -62,7 +62,7 @@ class Record:
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
     models     a function: client -> its tensors by name, of those that have a model of their own; nothing
                before the run is over
-    diverged   a function: how training diverged, if it did (see `divergence.py`); such a run has no result
+    diverged   a function: how training diverged, if it did (see `scoring.py`); such a run has no result
     more       what features keep of a run, by name: a function each
 
     What features know of a record is asked by name too, as if it were a method: `record.spent()`,
