@@ -16,7 +16,7 @@ from coterie.report.frames import summary_frame
 from coterie.report.learnable import first_sentence, in_words
 from coterie.report.outcome import headline
 from coterie.report.page import report_blocks
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
 from coterie.show.html import blocks_to_html
 from coterie.show.parts import Runs as Section
 from coterie.show.words import LANGUAGES, Words

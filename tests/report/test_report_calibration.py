@@ -16,7 +16,7 @@ from coterie.metrics.calibration import Calibration, Tally
 from coterie.report.frames import calibration_frame, summary_frame, write_csv
 from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
 from coterie.show import glossary, numbers, views
 from coterie.show.inks import inks
 from coterie.show.parts import Runs as Section

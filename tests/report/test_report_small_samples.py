@@ -10,7 +10,7 @@ from rich.console import Console
 
 from coterie.report import clients
 from coterie.report.page import render_page
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
 from coterie.show.parts import Runs as Section
 
 FEW = "18 test rows, on which an accuracy of 80 % is known to ±18 points"

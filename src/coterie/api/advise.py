@@ -24,7 +24,7 @@ from coterie.features.advice.sentences import sentences
 from coterie.features.trials.bench import Bench
 from coterie.metrics.own import own_of
 from coterie.report.progress import counted
-from coterie.report.screen import lines_html
+from coterie.report.summary import lines_html
 from coterie.runs.builder import Builder, Handed, settled
 from coterie.storage.paths import given_file
 

@@ -45,7 +45,7 @@ from coterie.report.latex import latex_table
 from coterie.report.outcome import brief
 from coterie.report.page import write_report
 from coterie.report.progress import watched
-from coterie.report.screen import runs_html
+from coterie.report.summary import runs_html
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
 from coterie.runs.builder import Builder, Handed

@@ -20,7 +20,7 @@ from coterie.report.frames import summary_frame
 from coterie.report.learnable import worse_lines
 from coterie.report.outcome import brief
 from coterie.report.page import write_report
-from coterie.report.screen import runs_html
+from coterie.report.summary import runs_html
 from coterie.runs.artifacts import Origin
 from coterie.runs.experiment import Experiment
 from coterie.runs.loop import Outcome

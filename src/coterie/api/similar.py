@@ -24,7 +24,7 @@ from coterie.features.similarity.report import write_page
 from coterie.features.similarity.shown import sentences
 from coterie.features.similarity.shown import warnings as cautions
 from coterie.features.similarity.similarity import Similarity, options_for, refuse_unknown, similarity_of
-from coterie.report.screen import lines_html
+from coterie.report.summary import lines_html
 from coterie.runs.builder import Builder, Handed
 from coterie.runs.experiment import Experiment
 from coterie.runs.folder import refuse_full

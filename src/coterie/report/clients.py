@@ -15,7 +15,7 @@ import numpy as np
 
 from coterie.methods.baselines import YARDSTICKS
 from coterie.metrics.summary import Interval
-from coterie.report import outcome, summary
+from coterie.report import outcome
 from coterie.report.about import few
 from coterie.report.learnable import no_gain
 from coterie.runs import about
@@ -43,23 +43,18 @@ def holdings_part(runs: Runs) -> list[Block]:
     if any(r.about["clients"] != first.about["clients"] for r in records):
         text.append(said("holdings.other", seed=views.seed(first)))
     shown = sentences(*text, *small_samples_notes([first]))
-    made: list[Block] = [Plot(f"{runs.key}-sizes", _sizes_plot(first), shown, kind="low")]
-    if (labels := _labels_plot(first)) is not None:
-        made.append(Plot(f"{runs.key}-labels", labels, said("holdings.labels")))
-    return made
-
-
-def _sizes_plot(record: Record) -> plotly.Plot:
-    """Samples of each client by split."""
-    names = plotly.ticks(record.clients)
     data = [
-        {"type": "bar", "x": names, "y": counts, "name": said(f"split.{split}")}
+        {"type": "bar", "x": plotly.ticks(first.clients), "y": counts, "name": said(f"split.{split}")}
         | {"marker": {"color": colours.SPLITS[split]}}
-        for split, counts in views.sizes(record).items()
+        for split, counts in views.sizes(first).items()
     ]
     layout = {"barmode": "stack", "bargap": 0.2, "hovermode": "x unified", "xaxis": {"type": "category"}}
     layout |= {"yaxis": {"title": {"text": said("plot.samples")}}}
-    return {"choices": [{"name": "", "data": data, "layout": layout}]}
+    sizes = {"choices": [{"name": "", "data": data, "layout": layout}]}
+    made: list[Block] = [Plot(f"{runs.key}-sizes", sizes, shown, kind="low")]
+    if (labels := _labels_plot(first)) is not None:
+        made.append(Plot(f"{runs.key}-labels", labels, said("holdings.labels")))
+    return made
 
 
 def _labels_plot(record: Record) -> plotly.Plot | None:
@@ -154,11 +149,11 @@ def clients_part(runs: Runs) -> list[Block]:
     text = [said("clients.said")]
     if runs.several_seeds:
         text.append(said("clients.seeds", over=intervals.over(runs.records)))
-    text += [said("report.line", said=line) for line in summary.partly(by_label, main)]
+    text += [said("report.line", said=line) for line in outcome.partly(by_label, main)]
     plot = Plot(f"{runs.key}-clients", clients_plot(by_label, runs.inks), sentences(*text))
     title = said("clients.table", metric=numbers.unit(main))
     made: list[Block] = []
-    if any(map(together, by_label.values())) and (lines := client_sentences(runs.records)):
+    if any(map(_together, by_label.values())) and (lines := client_sentences(runs.records)):
         shown = Points(lines)
         made.append(More(said("clients.sentences"), [shown]) if len(lines) > FEW else shown)
         made.append(Sentence(client_legend(runs.records)))
@@ -242,7 +237,7 @@ def _by_client(
     return {"name": name, "data": data, "layout": layout}
 
 
-class Try(NamedTuple):
+class _Try(NamedTuple):
     """A method, and what it gained one client over training alone: above zero is better. `worthless`: the
     client has no better with it than with always the same answer.
     """
@@ -258,23 +253,23 @@ def client_sentences(records: Sequence[Record]) -> list[str]:
     alone = views.baseline(by_label)
     if alone is None:
         return []
-    tried = {label: runs for label, runs in by_label.items() if together(runs)}
+    tried = {label: runs for label, runs in by_label.items() if _together(runs)}
     found = {label: views.gain_by_client(runs, by_label[alone], metric) for label, runs in tried.items()}
     worthless = {label: no_gain(by_label, runs, metric) for label, runs in tried.items()}
     lines: list[str] = []
     for i, name in enumerate(records[0].clients):
-        tries = [Try(label, gains[i], bool(worthless[label][i])) for label, gains in found.items()]
+        tries = [_Try(label, gains[i], bool(worthless[label][i])) for label, gains in found.items()]
         known = [t for t in tries if math.isfinite(t.gain.mean)]
-        lines.append(said("report.of", who=name, said=sentence(known, metric)))
+        lines.append(said("report.of", who=name, said=_sentence(known, metric)))
     return lines
 
 
-def together(runs: Sequence[Record]) -> bool:
+def _together(runs: Sequence[Record]) -> bool:
     """Whether clients could use this method to train together."""
     return views.method(runs[0]) not in YARDSTICKS
 
 
-def sentence(tries: Sequence[Try], metric: str) -> str:
+def _sentence(tries: Sequence[_Try], metric: str) -> str:
     """What the best of these methods brings a client, and what the costliest of the others would cost it.
 
     A gain or a cost is one only where its interval over seeds leaves out 0, and that over test rows does so
@@ -292,7 +287,9 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
         return said("advice.single", name=name, difference=difference, bounds=bounds)
     if best.gain.side < 0:
         return said("advice.stay", name=name, size=outcome.size_of(best.gain, metric))
-    text = said(f"advice.{'pays' if best.gain.side > 0 else 'unclear'}", apart=apart(name, best.gain, metric))
+    text = said(
+        f"advice.{'pays' if best.gain.side > 0 else 'unclear'}", apart=_apart(name, best.gain, metric)
+    )
     costly = [t for t in tries if t.gain.side < 0]
     if not costly:
         return said("report.line", said=text)
@@ -301,7 +298,7 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
     return said("advice.costly", said=text, method=worst.label, size=size)
 
 
-def apart(name: str, gain: Interval, metric: str) -> str:
+def _apart(name: str, gain: Interval, metric: str) -> str:
     """A difference from training alone, without a verdict."""
     if gain.mean == 0:
         return said("advice.same", name=name, difference=outcome.no_difference(gain, metric))
@@ -312,7 +309,7 @@ def apart(name: str, gain: Interval, metric: str) -> str:
 def client_legend(records: Sequence[Record]) -> str:
     """How far the sentences can be trusted."""
     by_label = views.groups(records)
-    ways = sum(map(together, by_label.values()))
+    ways = sum(map(_together, by_label.values()))
     text: list[str] = []
     if ways > 1:
         text.append(said("advice.chosen", n=ways, of=ways * len(records[0].clients)))

@@ -85,29 +85,26 @@ def traces_part(runs: Runs) -> list[Block]:
 
 
 def traces(by_label: views.Groups, cells: int = CELLS, receivers: int = 10**9) -> list[Trace]:
-    """Every named matrix, each of the first seed that has it; a circle of zeros and ones makes no lines."""
+    """Every named matrix, each of the first seed that has it; a circle of zeros and ones makes no lines.
+
+    At most so many receivers, and no more numbers than `cells` unless one receiver alone has more.
+    """
     found = []
     for label, runs in by_label.items():
         for name in dict.fromkeys(name for r in runs for name in r.matrices if name != CIRCLE):
             found.append((label, name, next(r for r in runs if name in r.matrices)))
-    share = cells // max(1, len(found))
-    made = [_trace(label, name, record, share, receivers) for label, name, record in found]
+    made = []
+    for label, name, record in found:
+        by_round = record.matrices[name]
+        rounds = views.thin(sorted(by_round), FRAMES)
+        senders = views.thin(range(len(record.clients)), SENDERS)
+        told = [np.isfinite(by_round[round]).any(axis=1) for round in rounds]
+        heard = np.flatnonzero(np.any(told, axis=0)).tolist()
+        room = max(1, cells // max(1, len(found)) // max(1, len(rounds) * len(senders)))
+        some = views.thin(heard, min(room, receivers))
+        values = np.array([by_round[round][np.ix_(some, senders)] for round in rounds])
+        made.append(Trace(label, name, record, rounds, some, senders, values, len(by_round), len(heard)))
     return [t for t in made if t.receivers]
-
-
-def _trace(label: str, name: str, record: Record, cells: int, most: int) -> Trace:
-    """At most `most` receivers, and no more numbers than `cells` unless one receiver alone has more."""
-    by_round = record.matrices[name]
-    rounds = views.thin(sorted(by_round), FRAMES)
-    senders = views.thin(range(len(record.clients)), SENDERS)
-    said = np.zeros(len(record.clients), dtype=bool)
-    for round in rounds:
-        said |= np.isfinite(by_round[round]).any(axis=1)
-    heard = np.flatnonzero(said).tolist()
-    room = max(1, cells // max(1, len(rounds) * len(senders)))
-    receivers = views.thin(heard, min(room, most))
-    values = np.array([by_round[round][np.ix_(receivers, senders)] for round in rounds])
-    return Trace(label, name, record, rounds, receivers, senders, values, len(by_round), len(heard))
 
 
 def scores(by_label: views.Groups, seed: int, metric: str) -> list[tuple[str, list[int], np.ndarray]]:

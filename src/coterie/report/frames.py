@@ -74,16 +74,6 @@ def sweep_frame(records: Sequence[Record]) -> pd.DataFrame:
     return frame
 
 
-def history_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """Every figure of every round: label, seed, round, client, model, split, metric, value."""
-    return _together(records, Record.history)
-
-
-def collaboration_frame(records: Sequence[Record]) -> pd.DataFrame:
-    """Models, bytes and measures: label, seed, round, client, sent, received, bytes, precision, ..."""
-    return _together(records, Record.collaboration)
-
-
 def calibration_frame(records: Sequence[Record]) -> pd.DataFrame:
     """How sure and how often right: label, seed, client, by, low, high, samples, mean, right."""
     return _together(records, lambda record: record.reliability())
@@ -124,10 +114,10 @@ def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
     are in matrices.csv, written round by round: they may be many.
     """
     frames = {
-        "history.csv": history_frame(records),
+        "history.csv": _together(records, Record.history),
         "summary.csv": summary_frame(records),
         "clients.csv": clients_frame(records),
-        "collaboration.csv": collaboration_frame(records),
+        "collaboration.csv": _together(records, Record.collaboration),
     }
     brought = (module.FRAMES for module in features.brought("tables"))
     further = {name: frame(records) for frames_of in brought for name, frame in frames_of.items()}

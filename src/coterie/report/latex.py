@@ -35,7 +35,7 @@ def latex_table(records: Sequence[Record], name: str = "") -> str:
     seeds = {tuple(map(views.seed, runs)) for runs in by_label.values()}
     alike = len(who) == len(seeds) == 1
     columns = _columns_of(records)
-    marks = {c: marked(by_label, c) if alike else {} for c in columns if c != "gain"}
+    marks = {c: _marked(by_label, c) if alike else {} for c in columns if c != "gain"}
     rows = []
     for row in summary.summary_rows(records):
         cells = [escaped(row["method"])]
@@ -64,7 +64,7 @@ def _columns_of(records: Sequence[Record]) -> list[str]:
     return [main, f"{MARGIN}{main}", *gain, *sorted(rest, key=lambda m: m not in own)]
 
 
-def marked(by_label: views.Groups, column: str) -> dict[str, str]:
+def _marked(by_label: views.Groups, column: str) -> dict[str, str]:
     """By label, how its figure is written: the best bold, ties with a dagger."""
     metric = column.removeprefix(MARGIN)
     higher = views.better_higher([r for runs in by_label.values() for r in runs])[metric]
@@ -73,7 +73,7 @@ def marked(by_label: views.Groups, column: str) -> dict[str, str]:
     if len(known) < 2:
         return {}
     best = (max if higher else min)(known, key=lambda label: known[label])
-    ties = [x for x in known if x != best and is_tie(difference(by_label[x], by_label[best], column))]
+    ties = [x for x in known if x != best and is_tie(_difference(by_label[x], by_label[best], column))]
     same = [x for x in ties if abs(known[x] - known[best]) <= ROUNDING]  # no worse: as good as the best
     return dict.fromkeys(ties, TIE) | dict.fromkeys([best, *same], BEST)
 
@@ -87,7 +87,7 @@ def _each_seed(runs: Sequence[Record], column: str) -> np.ndarray:
     return np.array([np.nanmean(f) if np.isfinite(f).any() else math.nan for f in finals])
 
 
-def difference(runs: Sequence[Record], best: Sequence[Record], column: str) -> Interval:
+def _difference(runs: Sequence[Record], best: Sequence[Record], column: str) -> Interval:
     """To the best, seed by seed, and for a mean over clients client by client."""
     if not column.startswith(MARGIN):
         return views.gain_over_seeds(runs, best, column)

@@ -92,26 +92,20 @@ def worse_than_nothing(runs: Sequence[Record], among: np.ndarray) -> str:
     is better, or where that is not known.
     """
     task = runs[0].about["task"]
-    if task == "regression":
-        r2 = views.over_seeds(runs, "r2", among=among).mean
-        same = said(f"nothing.mean_{'below' if r2 < -ROUNDING else 'of'}")
-        return _not_above(r2, CONSTANT["r2"], same)
-    if task == "survival":
-        order = views.over_seeds(runs, "concordance", among=among).mean
-        return _not_above(order, CONSTANT["concordance"], said("nothing.order"))
-    shares = [share for run in runs if (share := most_frequent(run, among)) is not None]
-    accuracy = views.over_seeds(runs, "accuracy", among=among).mean
-    if len(shares) < len(runs):
-        return ""
-    share = float(np.mean(shares))
-    return _not_above(accuracy, share, said("nothing.class", share=Figure(f"{100 * share:.1f} %")))
-
-
-def _not_above(figure: float, nothing: float, what: str) -> str:
-    """Worse than `what` has, or no better where both are the same; nothing where the figure is above it."""
-    if figure < nothing - ROUNDING:
+    if task == "classification":
+        shares = [share for run in runs if (share := most_frequent(run, among)) is not None]
+        if len(shares) < len(runs):
+            return ""
+        value, nothing = views.over_seeds(runs, "accuracy", among=among).mean, float(np.mean(shares))
+        what = said("nothing.class", share=Figure(f"{100 * nothing:.1f} %"))
+    else:
+        metric = "r2" if task == "regression" else "concordance"
+        value, nothing = views.over_seeds(runs, metric, among=among).mean, CONSTANT[metric]
+        mean = f"nothing.mean_{'below' if value < -ROUNDING else 'of'}"
+        what = said(mean if task == "regression" else "nothing.order")
+    if value < nothing - ROUNDING:
         return said("nothing.worse", what=what)
-    return said("nothing.no_better", what=what) if figure <= nothing + ROUNDING else ""
+    return said("nothing.no_better", what=what) if value <= nothing + ROUNDING else ""
 
 
 def worse_lines(by_label: views.Groups) -> list[str]:

@@ -5,6 +5,7 @@ Some clients have figures of their own: round by round beside their matrices, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -61,18 +62,18 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
     metric, first = views.headline_metric(records), next(iter(by_label.values()))[0]
     made: dict[str, Figure] = {}
     if views.metrics(records):
-        made["rounds"] = rounds(by_label, ink, metric)
+        made["rounds"] = _rounds(by_label, ink, metric)
         drawn = [views.bars(label, runs, metric) for label, runs in by_label.items()]
         title = say.again(said("scores.test", metric=numbers.unit(metric)))
-        made["clients"] = clients(first.clients, drawn, ink, metric, title)
+        made["clients"] = _clients(first.clients, drawn, ink, metric, title)
         others = {label: runs for label, runs in by_label.items() if label != alone}
         if alone is not None and others:
             drawn = [views.gain_bars(x, runs, by_label[alone], metric) for x, runs in others.items()]
             unit = say("paper.points") if numbers.in_percent(metric) else say.metric(metric)
             title = say("paper.gain", alone=alone, unit=unit)
-            made["gains"] = clients(first.clients, drawn, ink, metric, title)
+            made["gains"] = _clients(first.clients, drawn, ink, metric, title)
     for measure in views.metrics(records, views.MEASURED):
-        made[measure.replace("_", "-")] = rounds(by_label, ink, measure, views.MEASURED)
+        made[measure.replace("_", "-")] = _rounds(by_label, ink, measure, views.MEASURED)
     for plot in parts.blocks("paper", Runs("", records)):
         if isinstance(plot, Plot) and plot.paper is not None:
             made[plot.key] = plot.paper()
@@ -82,24 +83,24 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
         if found is not None:
             title = say("paper.matrix", method=figures.plain(label), round=found.rounds[-1], seed=found.seed)
             texts = [say(f"matrix.{key}") for key in ("listens", "listened", "weight")]
-            made[figures.unused(f"matrix-{figures.slug(label)}", made)] = matrix(found, title, *texts)
+            made[_unused(f"matrix-{_slug(label)}", made)] = _matrix(found, title, *texts)
         found = matrices.collected(label, runs, order)
         if found is not None:
             title = say(
                 "paper.collected", method=figures.plain(label), rounds=found.of_rounds, seed=found.seed
             )
             texts = [say(f"collected.{key}") for key in ("collects", "from", "rounds")]
-            made[figures.unused(f"collected-{figures.slug(label)}", made)] = matrix(found, title, *texts)
+            made[_unused(f"collected-{_slug(label)}", made)] = _matrix(found, title, *texts)
     for name, figure in _close_ups(by_label, ink).items():
-        made[figures.unused(name, made)] = figure
+        made[_unused(name, made)] = figure
     counted = views.labels(first)
-    made["sizes"] = sizes(first)
+    made["sizes"] = _sizes(first)
     if counted is not None:
-        made["labels"] = labels(first.clients, *counted)
+        made["labels"] = _labels(first.clients, *counted)
     return made
 
 
-def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: str = views.OWN) -> Figure:
+def _rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: str = views.OWN) -> Figure:
     """Metric by round: lines and bands as on the page."""
     figure, axes = figures.sheet(4.5, 3)
     kind, factor = views.band_kind(by_label), numbers.factor(metric)
@@ -126,7 +127,7 @@ def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: 
     return figure
 
 
-def clients(
+def _clients(
     names: Sequence[str], drawn: Sequence[views.Bars], ink: Mapping[str, Ink], metric: str, title: str
 ) -> Figure:
     """Bars, or dots for many clients; thin lines are intervals over seeds."""
@@ -157,7 +158,7 @@ def clients(
     return figure
 
 
-def matrix(found: matrices.Matrices, title: str, to: str, sender: str, unit: str) -> Figure:
+def _matrix(found: matrices.Matrices, title: str, to: str, sender: str, unit: str) -> Figure:
     """The last frame, with lines between the groups of clients."""
     figure, axes = figures.sheet(4, 3.6)
     values = found.values[-1]
@@ -177,7 +178,7 @@ def matrix(found: matrices.Matrices, title: str, to: str, sender: str, unit: str
     return figure
 
 
-def labels(names: Sequence[str], classes: Sequence[str], by_split: Mapping[str, np.ndarray]) -> Figure:
+def _labels(names: Sequence[str], classes: Sequence[str], by_split: Mapping[str, np.ndarray]) -> Figure:
     """Samples of each class at each client, a panel a split."""
     figure, _ = figures.sheet(4.5, (0.8 + 0.2 * len(classes)) * len(by_split) + 0.6, axes=False)
     panels = np.atleast_1d(figure.subplots(len(by_split), 1, sharex=True))
@@ -192,7 +193,7 @@ def labels(names: Sequence[str], classes: Sequence[str], by_split: Mapping[str, 
     return figure
 
 
-def sizes(record: Record) -> Figure:
+def _sizes(record: Record) -> Figure:
     """Samples of each client by split."""
     figure, axes = figures.sheet(4.5, 2.4)
     below = np.zeros(len(record.clients))
@@ -213,14 +214,14 @@ def _close_ups(by_label: views.Groups, ink: Mapping[str, Ink]) -> dict[str, Figu
     for label in dict.fromkeys(t.label for t in found):
         mine = [t for t in found if t.label == label]
         for client in dict.fromkeys(c for t in mine for c in t.receivers):
-            name = f"traces-{figures.slug(label)}-{figures.slug(mine[0].record.clients[client])}"
+            name = f"traces-{_slug(label)}-{_slug(mine[0].record.clients[client])}"
             shown = [t for t in mine if client in t.receivers]
-            made[figures.unused(name, made)] = _traced(shown, client, by_label, ink)
+            made[_unused(name, made)] = _traced(shown, client, by_label, ink)
     weighed = close_ups.weighed(by_label)
     if weighed is not None:
         for i in views.thin(range(len(weighed.clients)), CLOSE):
-            name = f"features-{figures.slug(weighed.clients[i])}"
-            made[figures.unused(name, made)] = _parameter_bars(weighed, i, ink)
+            name = f"features-{_slug(weighed.clients[i])}"
+            made[_unused(name, made)] = _parameter_bars(weighed, i, ink)
     return made
 
 
@@ -343,3 +344,12 @@ def _title(found: close_ups.Weighed, client: int, rows: int, outputs: int) -> st
 
 def _legend(axes: Axes) -> None:
     axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _slug(label: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-").lower() or "method"
+
+
+def _unused(name: str, taken: Mapping[str, Any]) -> str:
+    tries = (name if i == 1 else f"{name}-{i}" for i in range(1, len(taken) + 2))
+    return next(t for t in tries if t not in taken)

@@ -163,7 +163,7 @@ def facts_of(record: Record, client: str) -> dict[str, Any]:
         "notes": [str(note) for note in member["notes"]],
         "leaks": [dict(leak) for leak in about.get("leaks") or () if leak["site"] in ("", client)],
         "circle": _circle_of(record, number),
-        "scores": {m: known(record.final(m, which)[number]) for m in scores.get(which, {})},
+        "scores": {m: _known(record.final(m, which)[number]) for m in scores.get(which, {})},
         "of": which,
         "calibrate": settings.calibrate,
         "calibration": [] if which == POINT else _bins_of(record, number),
@@ -196,7 +196,7 @@ def _bins_of(record: Record, number: int) -> list[list[float]]:
     ]
 
 
-def known(value: float) -> float | None:
+def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 

@@ -202,14 +202,12 @@ def refuse_diverged(experiment: Experiment, models: Models, start: Held, record:
     others = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
     whose = f"{', '.join(map(repr, names[:LISTED]))}{others}"
     what = "the models of {} have losses up to" if len(names) > 1 else "the model of {} has a loss"
+    most = max(times)
+    amount = f"{most:,.0f} times" if most < 1e6 else f"{most:.1e} times" if most < math.inf else "far above"
     raise Diverged(
-        f"round {record.done}: {what.format(whose)} {_amount(max(times))} that of "
+        f"round {record.done}: {what.format(whose)} {amount} that of "
         f"{INSTEAD[experiment.roster.task]}: {REMEDY}"
     )
-
-
-def _amount(times: float) -> str:
-    return f"{times:,.0f} times" if times < 1e6 else f"{times:.1e} times" if times < math.inf else "far above"
 
 
 def _far_off(experiment: Experiment, models: Models, start: Held, record: Record) -> dict[int, float]:
