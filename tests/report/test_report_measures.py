@@ -14,10 +14,10 @@ from rich.console import Console
 
 from coterie.core.method import CIRCLE
 from coterie.report import close_ups, curves, matrices
-from coterie.report.frames import summary_frame
 from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
 from coterie.report.summary import print_table
+from coterie.report.tables import summary_frame
 from coterie.show import views
 from coterie.show.inks import inks
 from coterie.show.parts import Runs as Section

@@ -40,12 +40,11 @@ from coterie.methods.baselines import NOTHING
 from coterie.methods.baselines.nothing import Nothing
 from coterie.metrics.own import own_of
 from coterie.metrics.transform import Transform
-from coterie.report.frames import summary_frame, sweep_frame, write_csv
-from coterie.report.latex import latex_table
 from coterie.report.outcome import brief
 from coterie.report.page import write_report
 from coterie.report.progress import watched
 from coterie.report.summary import runs_html
+from coterie.report.tables import latex_table, summary_frame, sweep_frame, write_csv
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
 from coterie.runs.builder import Builder, Handed

@@ -135,7 +135,11 @@ def decide(view: View, form: Form, library: Library) -> str:
         return ""
     checked(view.path, view.client, asked)
     for told in (told for kind, told in asked if kind == "threshold"):
-        write_cut(_model_of(view), view.client, Cut(told["class"], told["at"]), user())
+        try:  # where the site's own model of this run lies
+            folder = view.site.state / str(json.loads((view.path / "model.json").read_bytes())["model"])
+        except (OSError, ValueError, LookupError, TypeError):
+            raise BadRun("the run has left no model here yet: keep a threshold when it is over") from None
+        write_cut(folder, view.client, Cut(told["class"], told["at"]), user())
     runs.decide(view.path, view.client, asked)
     return ""
 
@@ -164,16 +168,6 @@ def _asked_of(view: View, kind: str, form: Form) -> list[Asked]:
 
 def field_of(form: Form, name: str) -> str:
     return form[name][0] if form.get(name) else ""
-
-
-def _model_of(view: View) -> Path:
-    """Where a site's own model of this run lies."""
-    assert view.site is not None
-    try:
-        told = json.loads((view.path / "model.json").read_bytes())
-        return view.site.state / str(told["model"])
-    except (OSError, ValueError, LookupError, TypeError):
-        raise BadRun("the run has left no model here yet: keep a threshold when it is over") from None
 
 
 def _start_again(view: View, library: Library) -> str:

@@ -220,15 +220,7 @@ def cost_part(runs: Runs) -> list[Block]:
         [label, *(Cell(write(v), share=v / top) for v, top, write in zip(row, tops, show, strict=True))]
         for label, row in zip(runs.by_label, totals, strict=True)
     ]
-    columns: tuple[str, ...] = (
-        "method",
-        "models",
-        "models_each",
-        "traffic",
-        "traffic_each",
-        "training",
-        "scoring",
-    )
+    columns = ["method", "models", "models_each", "traffic", "traffic_each", "training", "scoring"]
     made: list[Block] = [runs.table([said(f"column.{name}") for name in columns], lines, "figures cost")]
     # what each party gave to others in the rounds of a method's first seed
     rows = []

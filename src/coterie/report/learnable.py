@@ -143,22 +143,22 @@ def always_the_same(by_label: views.Groups, runs: Sequence[Record], metric: str)
     """[seed, client] what always saying the same has on the test rows of these runs; NaN if nobody knows."""
     label = nothing_in(by_label)
     tried = {views.seed(r): r for r in by_label[label]} if label is not None else {}
-    found = ((tried.get(views.seed(r)), r) for r in runs)
-    return np.stack([_derived(r, metric) if same is None else views.final(same, metric) for same, r in found])
-
-
-def _derived(record: Record, metric: str) -> np.ndarray:
-    """[client] the same from what a record says."""
-    if metric in CONSTANT:
-        return np.full(len(record.clients), CONSTANT[metric])
-    clients = record.about["clients"]
-    if metric == "rmse":
-        rmse, r2 = (views.final(record, name) for name in ("rmse", "r2"))
-        tests = (int(c.get("test") or 0) for c in clients)
-        return np.array([no_model.of_figures(*of) for of in zip(rmse, r2, tests, strict=True)])
-    return np.array(
-        [no_model.of_parts(metric, c["labels"]) if c.get("labels") else math.nan for c in clients]
-    )
+    found = []
+    for record in runs:
+        clients = record.about["clients"]
+        if (same := tried.get(views.seed(record))) is not None:
+            found.append(views.final(same, metric))
+        elif metric in CONSTANT:  # here and below from what the record says
+            found.append(np.full(len(clients), CONSTANT[metric]))
+        elif metric == "rmse":
+            rmse, r2 = (views.final(record, name) for name in ("rmse", "r2"))
+            tests = (int(c.get("test") or 0) for c in clients)
+            found.append(np.array([no_model.of_figures(*of) for of in zip(rmse, r2, tests, strict=True)]))
+        else:
+            labels = (c.get("labels") for c in clients)
+            each = [no_model.of_parts(metric, some) if some else math.nan for some in labels]
+            found.append(np.array(each))
+    return np.stack(found)
 
 
 def learns(records: Sequence[Record], client: int | None = None) -> Learnt:

@@ -38,13 +38,14 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"t": _said, "terms": _terms, "data": _as_json, "base64": _in_letters}
+    made.filters |= {
+        "t": _said,
+        "terms": lambda text: Markup(glossary.linked(say.again(text))),  # links to what they mean
+        "data": _as_json,
+        "base64": lambda data: base64.b64encode(data).decode(),
+    }
     made.globals |= {"show": blocks_to_html, "say": say, "resource": _resource, "kind_of": _kind_of}
     return made
-
-
-def _in_letters(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def _kind_of(block: Block) -> str:
@@ -92,11 +93,6 @@ def glossary_of(body: Markup) -> Markup:
 def _said(text: str | Cell) -> Markup:
     """In the language that is spoken, escaped."""
     return Markup(html.escape(say.again(text.text if isinstance(text, Cell) else text)))
-
-
-def _terms(text: str) -> Markup:
-    """The same, with a link at each of the field's words to what it means."""
-    return Markup(glossary.linked(say.again(text)))
 
 
 def _as_json(value: Any) -> Markup:

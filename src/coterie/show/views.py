@@ -274,9 +274,9 @@ class Bars:
     half: np.ndarray
 
 
-def bars(label: str, runs: Sequence[Record], metric: str, scores: str = OWN) -> Bars:
+def bars(label: str, runs: Sequence[Record], metric: str) -> Bars:
     """Each client's final figure."""
-    return _bars(label, runs, np.stack([final(r, metric, scores) for r in runs]))
+    return _bars(label, runs, np.stack([final(r, metric) for r in runs]))
 
 
 def gain_bars(label: str, runs: Sequence[Record], alone: Sequence[Record], metric: str) -> Bars:
