@@ -48,7 +48,7 @@ def folders(tmp_path, monkeypatch):
 
 def shown(runs: Path) -> dict[str, str]:
     """Every page that could need a card, of a client and of its study."""
-    from coterie.page import client, feedback, home, render, view
+    from coterie.page import differences, pages, render, view
     from coterie.page.library import library_of
 
     library = library_of([str(runs)])
@@ -56,12 +56,12 @@ def shown(runs: Path) -> dict[str, str]:
     north = view.view_of(library, entry, "north", "weight-erosion")
     frame = render.Frame(words.Words("en"), "/", {})
     return {
-        "client": client.client_page(north, frame),
-        "news": client.client_news(north, frame.say),
-        "data": client.client_data_page(library, north, frame),
-        "letter": feedback.letter(north, "west", frame.say),
-        "clients": home.clients_page(entry, library.study(entry), frame),
-        "home": home.home_page(library, frame),
+        "client": pages.client_page(north, frame),
+        "news": pages.client_news(north, frame.say),
+        "data": pages.client_data_page(library, north, frame),
+        "letter": differences.letter(north, "west", frame.say),
+        "clients": pages.clients_page(entry, library.study(entry), frame),
+        "home": pages.home_page(library, frame),
     }
 
 

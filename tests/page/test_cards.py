@@ -14,7 +14,7 @@ from pages import SITES
 
 from coterie.metrics import operating
 from coterie.metrics.summary import Interval
-from coterie.page import feedback
+from coterie.page import differences
 from coterie.page.card import csv_of
 from coterie.page.cards import CARDS, gain
 from coterie.page.library import library_of
@@ -249,20 +249,20 @@ def test_cells_that_a_spreadsheet_would_run_are_texts(shelf):
 def test_a_letter_names_columns_and_weights_that_differ(shelf):
     """west is ill for another reason in its pulse, and weighs more."""
     view = look(shelf, label="weight-erosion")
-    found = feedback.feedback(view, "west")
+    found = differences.feedback(view, "west")
     assert found.alone
     assert found.columns[0].name == "weight <i>"
     assert found.columns[0].first > 1.5 > 2 * found.columns[0].second
     assert found.weights[0].name == "pulse"
     assert found.weights[0].first < 0 < found.weights[0].second
-    text = feedback.letter(view, "west", EN)
+    text = differences.letter(view, "west", EN)
     for part in ("To west, from north", "weight <i>:", "pulse:", "is about a single patient"):
         assert part in text
     assert all(len(line) <= 90 for line in text.splitlines())
 
 
 def test_a_letter_after_a_ranking_says_the_reason_to_whom_it_is_about(shelf):
-    text = feedback.letter(look(shelf, "circles"), "west", EN)
+    text = differences.letter(look(shelf, "circles"), "west", EN)
     assert "The reason: " in text
     assert "your rows differ" in text
 

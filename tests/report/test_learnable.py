@@ -10,13 +10,13 @@ from rich.console import Console
 
 import coterie
 from coterie.metrics.learnt import Learnt, Shown
-from coterie.page.client import learnable_words as on_the_page
-from coterie.report import clients, latex, summary
-from coterie.report.frames import summary_frame
+from coterie.page.pages import learnable_words as on_the_page
+from coterie.report import clients, summary, tables
 from coterie.report.learnable import first_sentence, in_words
 from coterie.report.outcome import headline
 from coterie.report.page import report_blocks
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
+from coterie.report.tables import summary_frame
 from coterie.show.html import blocks_to_html
 from coterie.show.parts import Runs as Section
 from coterie.show.words import LANGUAGES, Words
@@ -73,7 +73,7 @@ def test_no_gain_over_alone_that_is_below_nothing(make_known):
     column = [row[header.index("gain over local")] for row in rows]
     assert column == ["—", "—", "below nothing"]
     assert all("nothing to gain" in line for line in clients.client_sentences(made))
-    assert "below nothing" in latex.latex_table(made)
+    assert "below nothing" in tables.latex_table(made)
     screen = io.StringIO()
     print_table(made, Console(file=screen, width=120))
     assert "no better than always the same answer, so no gain" in " ".join(screen.getvalue().split())

@@ -8,7 +8,7 @@ import pytest
 
 import coterie
 from coterie.report.progress import bar_html, counted, in_notebook
-from coterie.report.screen import lines_html, runs_html
+from coterie.report.summary import lines_html, runs_html
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from coterie.features.calibration import shown as calibration
 from coterie.metrics.calibration import Calibration, Tally
-from coterie.report.frames import calibration_frame, summary_frame, write_csv
 from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
+from coterie.report.tables import calibration_frame, summary_frame, write_csv
 from coterie.show import glossary, numbers, views
 from coterie.show.inks import inks
 from coterie.show.parts import Runs as Section

@@ -12,8 +12,8 @@ from rich.console import Console
 from coterie.core.method import UNTRAINED
 from coterie.features.budgets import shown as costs
 from coterie.features.budgets import tables
-from coterie.report.frames import summary_frame, write_csv
 from coterie.report.page import render_page
+from coterie.report.tables import summary_frame, write_csv
 from coterie.show import numbers, views
 from coterie.show.inks import inks
 from coterie.show.parts import Runs as Section

@@ -11,10 +11,10 @@ from rich.console import Console
 from coterie.core.groups import Groups
 from coterie.features.calibration import shown as charts
 from coterie.metrics.calibration import Calibration, Tally, calibration
-from coterie.report import screen
+from coterie.report import summary
 from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
 from coterie.show import views
 from coterie.show.parts import Runs as Section
 
@@ -116,13 +116,13 @@ def test_where_accuracy_sees_the_order_stays(run):
     assert "accuracy" in head
     assert "gain" in head
     assert "AUC" not in head
-    assert screen.seeing_metrics(records) == ()
+    assert summary.seeing_metrics(records) == ()
 
 
 def test_one_rare_site_is_enough(run):
     record = run(clients=COMMON)
     record.about["clients"][1] |= RARE
-    assert screen.seeing_metrics([record]) == ("auc", "nll")
+    assert summary.seeing_metrics([record]) == ("auc", "nll")
 
 
 def test_wide_terminals_have_all_three(run):

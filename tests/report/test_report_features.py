@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import coterie
-from coterie.report import features
+from coterie.report import close_ups
 from coterie.report.page import render_page
 from coterie.runs.folder import read_record
 from coterie.show import views
@@ -25,8 +25,8 @@ B = torch.tensor([0.5, 1.5])
 
 
 def test_a_linear_map_is_one_matrix_and_perhaps_a_bias():
-    np.testing.assert_array_equal(features.linear_map({"w": W}, 2), [[1, 2], [4, -3]])
-    np.testing.assert_array_equal(features.linear_map({"b": B, "w": W}, 2), [[1, 2, 0.5], [4, -3, 1.5]])
+    np.testing.assert_array_equal(close_ups.linear_map({"w": W}, 2), [[1, 2], [4, -3]])
+    np.testing.assert_array_equal(close_ups.linear_map({"b": B, "w": W}, 2), [[1, 2, 0.5], [4, -3, 1.5]])
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,15 @@ def test_a_linear_map_is_one_matrix_and_perhaps_a_bias():
     ],
 )
 def test_other_models_are_no_linear_map(belief):
-    assert features.linear_map(belief, 2) is None
+    assert close_ups.linear_map(belief, 2) is None
 
 
 def test_contrasts_by_hand():
     rows = np.array([[1.0, 2.0], [4.0, -3.0], [1.0, 7.0]])
-    assert features.contrasts(rows[:1], classes=0).tolist() == [[1, 2]]
-    assert features.contrasts(rows[:2], classes=2).tolist() == [[3, -5]]
-    assert features.contrasts(rows, classes=2).tolist() == [[3, -5]]  # an output too many
-    assert features.contrasts(rows, classes=3).tolist() == [[-1, 0], [2, -5], [-1, 5]]
+    assert close_ups.contrasts(rows[:1], classes=0).tolist() == [[1, 2]]
+    assert close_ups.contrasts(rows[:2], classes=2).tolist() == [[3, -5]]
+    assert close_ups.contrasts(rows, classes=2).tolist() == [[3, -5]]  # an output too many
+    assert close_ups.contrasts(rows, classes=3).tolist() == [[-1, 0], [2, -5], [-1, 5]]
 
 
 @given(
@@ -59,15 +59,15 @@ def test_contrasts_by_hand():
 )
 def test_contrasts_see_no_more_than_softmax(rows, shift, classes):
     """The same row added for every class changes no probability, and no figure."""
-    plain, moved = (features.contrasts(r, classes) for r in (rows, rows + shift))
+    plain, moved = (close_ups.contrasts(r, classes) for r in (rows, rows + shift))
     np.testing.assert_allclose(plain, moved, atol=1e-12)
 
 
 def test_the_largest_keep_their_order():
     values = np.array([[1.0, -9.0, 2.0, 0.0], [0.0, 0.0, -3.0, 1.5]])
-    assert features.largest(values, 2) == [1, 2]
-    assert features.largest(values, 3) == [1, 2, 3]
-    assert features.largest(values) == [0, 1, 2, 3]
+    assert close_ups.largest(values, 2) == [1, 2]
+    assert close_ups.largest(values, 3) == [1, 2, 3]
+    assert close_ups.largest(values) == [0, 1, 2, 3]
 
 
 @pytest.fixture
@@ -86,58 +86,58 @@ def linear(make_known):
 def test_methods_side_by_side_by_hand(linear):
     runs = [linear("local"), linear("fedavg", 0, 1.0), linear("fedavg", 1, 3.0)]
     by_label = views.groups(runs)
-    found = features.weighed(by_label)
+    found = close_ups.weighed(by_label)
     assert found.features == ["a", "b", "(intercept)"]
     assert found.outputs == ["log-odds of 1 against 0"]
     np.testing.assert_allclose(found.values["local"][0, :, 0], [[3, -5, 1], [6, -10, 2]])
-    mean, low, high = features.spread(found.values["fedavg"])[:, 0, 0]
+    mean, low, high = close_ups.spread(found.values["fedavg"])[:, 0, 0]
     np.testing.assert_allclose([mean, low, high], [[6, -10, 2], [3, -15, 1], [9, -5, 3]])
-    assert len(features.spread(found.values["local"])) == 1
+    assert len(close_ups.spread(found.values["local"])) == 1
 
-    plot = features.features_plot(found, inks(list(by_label), "local"))
+    plot = close_ups.features_plot(found, inks(list(by_label), "local"))
     assert [m["spread"] for m in plot["methods"]] == [False, True]
     packed = plot["clients"][1]["methods"][1]
     steps = np.frombuffer(base64.b64decode(packed["packed"]), dtype="<u2").reshape(3, 1, 3)
     values = packed["low"] + steps / 65534 * (packed["high"] - packed["low"])
     np.testing.assert_allclose(values[:, 0], [[12, -20, 4], [6, -30, 2], [18, -10, 6]], atol=1e-3)
-    said = features.caption(plot, found)
+    said = close_ups.features_caption(plot, found)
     assert "adds to the log-odds of 1 against 0. Mean over seeds" in said
     assert "To keep the page small" not in said
 
 
 def test_unfinished_runs_are_told(linear, make_known):
     runs = [linear("local"), make_known({"accuracy": [0.5, 0.6]}, "fedavg", parameters=6)]
-    found = features.weighed(views.groups(runs))
+    found = close_ups.weighed(views.groups(runs))
     assert (list(found.values), found.missing) == (["local"], ["fedavg"])
-    plot = features.features_plot(found, inks(["local"]))
-    assert features.caption(plot, found).endswith("Not finished, so without models: fedavg.")
-    assert features.weighed(views.groups(runs[1:])) is None
+    plot = close_ups.features_plot(found, inks(["local"]))
+    assert close_ups.features_caption(plot, found).endswith("Not finished, so without models: fedavg.")
+    assert close_ups.weighed(views.groups(runs[1:])) is None
 
 
 def test_no_names_no_linear_model_no_figure(linear):
-    assert features.weighed(views.groups([linear("local", features=[])])) is None
-    assert features.weighed(views.groups([linear("local", classes=["only"])])) is None
+    assert close_ups.weighed(views.groups([linear("local", features=[])])) is None
+    assert close_ups.weighed(views.groups([linear("local", classes=["only"])])) is None
     other = linear("local", features=["x", "y", "z"])
-    assert features.weighed(views.groups([other])) is None
+    assert close_ups.weighed(views.groups([other])) is None
 
 
 def test_large_models_are_not_read_for_nothing(linear):
     run = linear("local")
     run.about["parameters"] = 5  # neither n * 2 nor n * 3
     run.models = lambda: pytest.fail("read")
-    assert features.weighed(views.groups([run])) is None
+    assert close_ups.weighed(views.groups([run])) is None
 
 
 def test_too_much_for_a_page_is_told(linear, monkeypatch):
-    found = features.weighed(views.groups([linear("local")]))
-    monkeypatch.setattr(features, "CELLS", 3)
-    monkeypatch.setattr(features, "DRAWN", 2)
-    plot = features.features_plot(found, inks(["local"]))
-    said = features.caption(plot, found)
+    found = close_ups.weighed(views.groups([linear("local")]))
+    monkeypatch.setattr(close_ups, "CELLS", 3)
+    monkeypatch.setattr(close_ups, "DRAWN", 2)
+    plot = close_ups.features_plot(found, inks(["local"]))
+    said = close_ups.features_caption(plot, found)
     assert [client["name"] for client in plot["clients"]] == ["b"]
     assert "Of 3 parameters, the 2 largest are drawn" in said
     assert "1 of 2 clients are here" in said
-    monkeypatch.setattr(features, "MOST", 2)
+    monkeypatch.setattr(close_ups, "MOST", 2)
     text = render_page([Section("x", [linear("local")])])
     assert "The models have 3 parameters for each output: more than 2 are not drawn." in text
     assert 'id="s0-features-plot"' not in text
@@ -159,7 +159,7 @@ def test_trained_models_weigh_what_they_weigh(tmp_path, kept):
     out = tmp_path / "run" if kept == "folder" else None
     result = coterie.train("logistic", clients, "local", rounds=2, seed=0, init="common", out=out)
     record = result.record if out is None else read_record(out)
-    found = features.weighed(views.groups([record]))
+    found = close_ups.weighed(views.groups([record]))
     assert found.features == ["age", "dose", "pulse", "(intercept)"]
     assert found.outputs == ["high", "low", "mid"]
     for i, client in enumerate(clients):
@@ -172,7 +172,7 @@ def test_a_regression_shows_its_row():
     compared = coterie.compare(
         "linear", wards(lambda X: X[:, 1] * 2 + 1), ["local", "fedavg"], seeds=2, rounds=1
     )
-    found = features.weighed(views.groups(compared.records))
+    found = close_ups.weighed(views.groups(compared.records))
     assert found.outputs == ["prediction"]
     assert {label: v.shape for label, v in found.values.items()} == {
         "local": (2, 2, 1, 4),
@@ -186,12 +186,12 @@ def test_a_regression_shows_its_row():
 def test_who_has_no_model_in_a_method_has_no_bars_there(make_known, telling):
     everybody, one = (telling(make_known({"accuracy": [0.5, 0.6]}, label)) for label in ("local", "erosion"))
     one.models = lambda: {"b": {"w": W}}
-    found = features.weighed(views.groups([everybody, one]))
+    found = close_ups.weighed(views.groups([everybody, one]))
     assert found.clients == ["a", "b"]
     assert found.values["erosion"][0, 1].tolist() == [[3, -5]]
     assert np.isnan(found.values["erosion"][0, 0]).all()
-    assert features.largest(found.values["erosion"], 1) == [1]
-    alone = features.weighed(views.groups([one]))
+    assert close_ups.largest(found.values["erosion"], 1) == [1]
+    alone = close_ups.weighed(views.groups([one]))
     assert alone.clients == ["b"]
     page = render_page([Section("x", [everybody, one])])
     assert "s0-features-plot" in page

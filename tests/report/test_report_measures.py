@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from coterie.core.method import CIRCLE
-from coterie.report import curves, matrices, traces
-from coterie.report.frames import summary_frame
+from coterie.report import close_ups, curves, matrices
 from coterie.report.page import render_page
 from coterie.report.paper_figures import draw
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
+from coterie.report.tables import summary_frame
 from coterie.show import views
 from coterie.show.inks import inks
 from coterie.show.parts import Runs as Section
@@ -154,7 +154,7 @@ def test_a_second_table_on_the_terminal(choosy, make_known):
 def test_a_circle_makes_no_lines_of_a_client(choosy):
     run = choosy()
     run.matrices = {CIRCLE: {1: np.eye(4)}, "history": {1: np.ones((4, 4))}}
-    assert [t.name for t in traces.traces(views.groups([run]))] == ["history"]
+    assert [t.name for t in close_ups.traces(views.groups([run]))] == ["history"]
 
 
 def test_figures_for_a_paper(choosy):

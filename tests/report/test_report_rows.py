@@ -11,9 +11,9 @@ from rich.console import Console
 
 from coterie.metrics.bootstrap import Outcomes
 from coterie.report import clients, outcome
-from coterie.report.frames import summary_frame
 from coterie.report.outcome import headline
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
+from coterie.report.tables import summary_frame
 from coterie.show import numbers, views
 from coterie.show.words import Words
 

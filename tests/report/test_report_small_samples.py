@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from coterie.report import holdings
+from coterie.report import clients
 from coterie.report.page import render_page
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
 from coterie.show.parts import Runs as Section
 
 FEW = "18 test rows, on which an accuracy of 80 % is known to ±18 points"
@@ -40,7 +40,7 @@ def on_screen(record) -> str:
 def test_one_line_below_the_table_and_marks_on_the_page(sized):
     record = sized(50, 18, 40)
     said = f"1 client of 3 rests on little, and counts as much as any other in the mean: b ({FEW})."
-    assert holdings.small_samples_line([record]) == said
+    assert clients.small_samples_line([record]) == said
     assert said in on_screen(record)
     page = render_page([Section("", [record])])
     assert said in page
@@ -52,26 +52,26 @@ def test_one_line_below_the_table_and_marks_on_the_page(sized):
 
 def test_many_are_counted(sized):
     record = sized(18, 18, 18, 18, 18)
-    assert holdings.small_samples_line([record]).startswith(
+    assert clients.small_samples_line([record]).startswith(
         "5 clients of 5 rest on little, and count as much as any other"
     )
-    assert holdings.small_samples_line([record]).endswith(f"in the mean: a, b, c and 2 more ({FEW}).")
-    assert holdings.small_samples_line([sized(5, 6, 7, 8, 9, 40)]).endswith("±30 points), and 2 more.")
-    assert holdings.small_samples_notes([record]) == [
+    assert clients.small_samples_line([record]).endswith(f"in the mean: a, b, c and 2 more ({FEW}).")
+    assert clients.small_samples_line([sized(5, 6, 7, 8, 9, 40)]).endswith("±30 points), and 2 more.")
+    assert clients.small_samples_notes([record]) == [
         f"† a, b, c, d, e: {FEW}; each counts as much as any other in the mean."
     ]
 
 
 def test_nothing_is_said_where_nothing_is_small_or_there_is_no_mean(sized):
-    assert holdings.small_samples_line([sized(50, 60)]) == ""
+    assert clients.small_samples_line([sized(50, 60)]) == ""
     assert "†" not in render_page([Section("", [sized(50, 60)])])
-    assert holdings.small_samples_line([sized(18)]) == ""
+    assert clients.small_samples_line([sized(18)]) == ""
 
 
 def test_what_any_seed_deals_counts(sized):
     other = sized(50, 18)
     other = replace(other, config=other.config | {"seed": 1})
-    assert list(holdings.commented([sized(50, 50), other])) == ["b"]
+    assert list(clients.commented([sized(50, 50), other])) == ["b"]
 
 
 def test_names_are_escaped(sized):

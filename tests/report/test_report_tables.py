@@ -13,10 +13,9 @@ from rich.measure import Measurement
 
 from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval
-from coterie.report.frames import clients_frame, summary_frame, write_csv
 from coterie.report.outcome import headline
-from coterie.report.screen import print_table, render_table
-from coterie.report.summary import cells, summary_html
+from coterie.report.summary import cells, print_table, render_table, summary_html
+from coterie.report.tables import clients_frame, summary_frame, write_csv
 from coterie.show import numbers, terminal
 
 T = 12.7062047

@@ -11,8 +11,7 @@ import pytest
 
 from coterie.metrics.summary import Interval
 from coterie.report.curves import sweep_part, swept
-from coterie.report.frames import sweep_frame
-from coterie.report.latex import escaped, is_tie, latex_table
+from coterie.report.tables import escaped, is_tie, latex_table, sweep_frame
 from coterie.show.html import blocks_to_html
 from coterie.show.parts import Runs
 from coterie.show.views import baseline, groups

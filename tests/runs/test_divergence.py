@@ -23,9 +23,9 @@ from coterie.core.roster import Member, Roster
 from coterie.kernels import SGD
 from coterie.metrics.own import NOTHING
 from coterie.runs.compare import diverged_in, read_records
-from coterie.runs.divergence import FAR, Sight, got_worse, spread, variances
 from coterie.runs.folder import read_models, read_record
 from coterie.runs.loop import run
+from coterie.runs.scoring import FAR, Sight, got_worse, spread, variances
 
 
 def test_variances_of_the_targets_by_hand():

@@ -13,8 +13,8 @@ import torch
 from coterie.core.errors import BadRun
 from coterie.core.method import CIRCLE, Info
 from coterie.metrics.table import COLLABORATION
-from coterie.report.frames import summary_frame
 from coterie.report.page import render_page
+from coterie.report.tables import summary_frame
 from coterie.runs.builder import prepare
 from coterie.runs.folder import read_record
 from coterie.runs.loop import run

@@ -20,7 +20,7 @@ from coterie.features.absence.wrapper import Absent
 from coterie.kernels import SGD
 from coterie.methods.server.fedavg import FedAvg
 from coterie.nets import Counting, Wrapped
-from coterie.report.frames import summary_frame
+from coterie.report.tables import summary_frame
 from coterie.runs.builder import prepare
 from coterie.runs.folder import read_record
 from coterie.runs.loop import run

@@ -12,7 +12,7 @@ from torch import nn
 from coterie.api import checks
 from coterie.api.checks import split_settings
 from coterie.api.train import asked_for
-from coterie.core.checks import checked
+from coterie.core.checks import checked, refuse_wrong
 from coterie.core.client import Client
 from coterie.core.seeds import Key
 from coterie.data.intake import anew
@@ -24,7 +24,7 @@ from coterie.features.advice.sentences import sentences
 from coterie.features.trials.bench import Bench
 from coterie.metrics.own import own_of
 from coterie.report.progress import counted
-from coterie.report.screen import lines_html
+from coterie.report.summary import lines_html
 from coterie.runs.builder import Builder, Handed, settled
 from coterie.storage.paths import given_file
 
@@ -111,7 +111,7 @@ def advise(
     Further keywords are those of `train` (kernel, loss, init, net, wrap, ...), options of the local work (lr,
     epochs, ...) and of the method `advised` (sure, specificity).
     """
-    checks.check_keywords(options)
+    refuse_wrong({k: v for k, v in checks.RUN.items() if k in options}, options)
     common = {k: options.pop(k) for k in list(options) if k in TRAINS}
     start = {k: common.pop(k) for k in ("init", "features") if k in common}
     kernel = common.pop("kernel", None)

@@ -35,7 +35,7 @@ from coterie.data.quality.ranges import read_ranges
 from coterie.data.quality.site_rows import SiteRows, site_rows
 from coterie.data.quality.worth import worth
 from coterie.features.quality.shown import headline, render_quality
-from coterie.report.screen import lines_html
+from coterie.report.summary import lines_html
 from coterie.runs.about import origin
 from coterie.storage.atomic import write_whole
 from coterie.storage.paths import given_file

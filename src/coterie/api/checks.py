@@ -27,7 +27,6 @@ from coterie.core.checks import (
     is_list,
     list_of,
     or_none,
-    refuse_wrong,
     whole,
 )
 from coterie.core.client import Client
@@ -40,15 +39,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _is_method(value: Any) -> bool:
-    made = dataclasses.is_dataclass(value) and not isinstance(value, type) and hasattr(value, "round")
-    return isinstance(value, str) or made
-
-
-def _is_work(value: Any) -> bool:
-    """A trainer of ours, or one of one's own; an optimiser of torch is none."""
-    own = all(hasattr(value, name) for name in ("plan", "start", "step", "finish"))
-    return isinstance(value, str) or (own and not isinstance(value, type))
+def _is_object_with(value: Any, *names: str) -> bool:
+    """An object, not its class, that has all of these."""
+    return not isinstance(value, type) and all(hasattr(value, name) for name in names)
 
 
 def _is_number(value: Any) -> bool:
@@ -68,11 +61,14 @@ CLIENTS = Kind(
     "a list of clients: make each with Client.from_arrays(X, y, name=...), or all with clients_from",
     lambda v: is_list(v) and all(isinstance(c, Client) for c in v),
 )
-METHOD = Kind("a method's name, or a frozen dataclass with round: try 'fedavg'", _is_method)
+METHOD = Kind(
+    "a method's name, or a frozen dataclass with round: try 'fedavg'",
+    lambda v: isinstance(v, str) or (dataclasses.is_dataclass(v) and _is_object_with(v, "round")),
+)
 KERNEL = Kind(
     f"the name of local work ({', '.join(WORK)}) or an object such as coterie.SGD(lr=0.1), not an optimiser "
     "of torch: try 'adamw', or write your own as docs/own-parts.md shows",
-    lambda v: v is None or _is_work(v),
+    lambda v: v is None or isinstance(v, str) or _is_object_with(v, "plan", "start", "step", "finish"),
 )
 LOSS = Kind(
     "a function of outputs [n, ...] and y [n] that gives one number for each row [n], or None for the usual "
@@ -174,11 +170,6 @@ ADVISE = {
 MODULE = Kind("a torch module: try nn.Linear(4, 2)", lambda v: isinstance(v, nn.Module))
 ROUNDS = {**STUDY, **WAY, "model": MODULE, "method": METHOD}
 PAGE = {"path": FILE}
-
-
-def check_keywords(given: Mapping[str, Any]) -> None:
-    """Keywords of `train` that `compare` passes on."""
-    refuse_wrong({k: v for k, v in RUN.items() if k in given}, given)
 
 
 def settings_as_keywords(function: Callable[P, R]) -> Callable[P, R]:

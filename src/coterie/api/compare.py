@@ -18,12 +18,11 @@ from coterie.api import checks
 from coterie.api.checks import settings_as_keywords, split_settings
 from coterie.api.result import Result, result_of
 from coterie.api.train import (
+    asked_for,
     natural_for,
     options_of_work,
-    parts_of,
     refuse_other_contents,
     warn_of_leaks,
-    with_targets,
 )
 from coterie.core.checks import FILE, FOLDER, checked, or_none
 from coterie.core.client import Client
@@ -35,22 +34,21 @@ from coterie.core.options import options_of
 from coterie.data.intake import anew
 from coterie.engines.threads import narrow
 from coterie.kernels import nested
-from coterie.kernels.natural import STEPS, Natural, only_work, work_of_options
+from coterie.kernels.natural import STEPS, only_work, work_of_options
 from coterie.methods import METHODS
 from coterie.methods.baselines import NOTHING
 from coterie.methods.baselines.nothing import Nothing
 from coterie.metrics.own import Transform, own_of
-from coterie.report.frames import summary_frame, sweep_frame, write_csv
-from coterie.report.latex import latex_table
 from coterie.report.outcome import brief
 from coterie.report.page import write_report
 from coterie.report.progress import watched
-from coterie.report.screen import runs_html
+from coterie.report.summary import runs_html
+from coterie.report.tables import latex_table, summary_frame, sweep_frame, write_csv
 from coterie.runs.about import fingerprint
 from coterie.runs.budget import specs_of
 from coterie.runs.builder import Builder, Handed
 from coterie.runs.compare import is_comparison, left_out, parsed, slug
-from coterie.runs.go_on import run_in
+from coterie.runs.loop import run_in
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, read_toml
 from coterie.runs.sweeps import Entry, expanded, grid_from, specs_from
@@ -199,50 +197,33 @@ def _asked(
     given = [methods] if isinstance(methods, Mapping) else [m for m in methods if isinstance(m, Mapping)]
     inner = [option for entry in given for own in entry.values() for option in own]
     texts = [spec for spec in methods if isinstance(spec, str)]
-    asked = kernel or _meant_by([*options, *grid_from(grid), *texts, *inner])
+    asked: Any = kernel or _meant_by([*options, *grid_from(grid), *texts, *inner])
     named = asked or "newton" if isinstance(asked, str) else ""
     found = expanded(specs_from(methods, named), grid_from(grid), named)
     specs = {spec: parsed(spec) for spec in found}
     if len({slug(spec) for spec in specs}) < len(found):
         raise BadInput(f"methods {', '.join(found)} name one twice: name each once")
-    natural = {spec: natural_for(handed, name) for spec, (name, _) in specs.items()}
-    free = {spec for spec, (_, own) in specs.items() if not own.get("kernel", asked)}
-    cells = []
-    for spec, (work, method) in _ways_of(specs, asked, options, natural).items():
-        fits = spec in free and shared.features is None
-        settings = with_targets(shared, handed.model, [(natural[spec], work)] if fits else [])
-        settings = handed.settings(settings, work, method)
-        rounds = 1 if settings.method == NOTHING else settings.rounds  # what is found in one has one
+    # each does its own work, what was asked for, or what is natural for it
+    own_work = {s: own.pop("kernel", "" if only_work(METHODS[n]) else asked) for s, (n, own) in specs.items()}
+    works = {s: own_work[s] or natural_for(handed, name).kernel for s, (name, _) in specs.items()}
+    for spec, (_, own) in specs.items():
+        done = works[spec]
+        names = nested.names_in(done) if isinstance(done, str) else ()
+        for option in own:
+            table, dot, _ = option.partition(".")
+            if dot and table not in names:
+                work = ", ".join(names) or "an object with its own options"
+                raise BadInput(f"method {spec!r} has {option}, but its local work is {work}: leave it out")
+    # options that all share go to those that have them
+    taken = {s: options_of_work(works[s]) for s in specs}
+    taken = {s: taken[s] | {o.name for o in options_of(METHODS[name])} for s, (name, _) in specs.items()}
+    cells, alone = [], {option for names in taken.values() for option in names}
+    for spec, (name, own) in specs.items():
+        mine = {k: v for k, v in options.items() if k not in alone or k in taken[spec]}
+        settings, method = asked_for(handed, shared, name, own_work[spec] or None, {**mine, **own})
+        rounds = 1 if name == NOTHING else settings.rounds  # what is found in one has one
         cells.append(_Cell(spec, replace(settings, rounds=rounds), method))
     return cells
-
-
-Ways = dict[str, tuple[Trainer, Method]]
-"""By spec: the local work, and the method."""
-
-
-def _ways_of(
-    specs: Mapping[str, tuple[str, dict[str, Any]]],
-    asked: Any,
-    rest: Mapping[str, Any],
-    natural: Mapping[str, Natural],
-) -> Ways:
-    """Each method with the work that it does: its own, what was asked for, or what is natural for it. Options
-    that all share (`rest`) go to those that have them.
-    """
-    of = {name: {o.name for o in options_of(METHODS[name])} for name, _ in specs.values()}
-    alone = {option for names in of.values() for option in names}
-    named = {s: own.pop("kernel", "" if only_work(METHODS[n]) else asked) for s, (n, own) in specs.items()}
-    works = {spec: named[spec] or natural[spec].kernel for spec in specs}
-    _refuse_other_work(specs, works)
-    alone |= {option for work in works.values() for option in options_of_work(work)}
-    made = Ways()
-    for spec, (name, own) in specs.items():
-        here = of[name] | options_of_work(works[spec])
-        shared = {k: v for k, v in rest.items() if k not in alone or k in here}
-        usual = natural[spec].unless(named[spec] or None)
-        made[spec] = parts_of(works[spec], name, {**shared, **own}, works[spec], usual)
-    return made
 
 
 def _with_nothing(
@@ -262,10 +243,9 @@ def _with_nothing(
     if old and NOTHING not in old.get("methods", [NOTHING]):
         return cells
     own = {k: v for k, v in options.items() if k in {o.name for o in options_of(Nothing)}}
-    work, method = parts_of(None, NOTHING, own)
-    cell = _Cell(NOTHING, handed.settings(replace(shared, rounds=1), work, method), method)
+    cell = _Cell(NOTHING, *asked_for(handed, replace(shared, rounds=1), NOTHING, None, own))
     try:
-        builder.check(cell.settings, method)
+        builder.check(cell.settings, cell.method)
     except (BadInput, BadData) as error:
         warnings.warn(left_out(error), CoterieWarning, stacklevel=5)
         return cells
@@ -280,18 +260,6 @@ def _meant_by(words: Sequence[str]) -> str:
     options = [re.split(r"[=|]", part)[0].rpartition(".") for part in parts]
     plain = [option for table, _, option in options if not table]
     return STEPS if any(table == STEPS for table, _, _ in options) else work_of_options(plain)
-
-
-def _refuse_other_work(specs: Mapping[str, tuple[str, Mapping[str, Any]]], works: Mapping[str, Any]) -> None:
-    """A spec's options of local work, sgd.lr, must be of the work that its method does."""
-    for spec, (_, own) in specs.items():
-        done = works[spec] or "sgd"
-        names = nested.names_in(done) if isinstance(done, str) else ()
-        for option in own:
-            table, dot, _ = option.partition(".")
-            if dot and table not in names:
-                work = ", ".join(names) or "an object with its own options"
-                raise BadInput(f"method {spec!r} has {option}, but its local work is {work}: leave it out")
 
 
 def _begin(

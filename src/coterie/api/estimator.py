@@ -60,7 +60,7 @@ from coterie.data.tabular import Absent, Scale, TabularPrepare
 from coterie.engines.threads import narrow
 from coterie.methods.baselines.local import Local
 from coterie.runs.builder import Builder, Handed
-from coterie.runs.go_on import run_in
+from coterie.runs.loop import run_in
 from coterie.use import Predictor
 
 Unseen = Literal["refuse", "shared"]
@@ -157,7 +157,13 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
     def _fit(self, X: Any, y: Any, groups: Any) -> Self:
         """`fit`, with targets as the subclass reads them."""
         with _as_value_errors(), narrow():
-            self._check_options()
+            check_choice("rule for missing values", self.missing, get_args(Gaps))
+            check_choice("rule for unseen sites", self.unseen, get_args(Unseen))
+            check_sites(self.sites)
+            if self.options is not None and not isinstance(self.options, Mapping):
+                raise BadInput(f"options={self.options!r} must be a dictionary: try {{'lr': 0.05}}")
+            if not 0 <= self.validation < 1:
+                raise BadInput(f"validation={self.validation} must lie in [0, 1): try 0.2, or 0 for none")
             raw, groups = self._raw(X, groups, reset=True)
             targets, classes = self._targets(y)
             check_consistent_length(raw, targets)
@@ -200,15 +206,6 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         check_is_fitted(self)
         with _as_value_errors():
             return self._of_site(site)
-
-    def _check_options(self) -> None:
-        check_choice("rule for missing values", self.missing, get_args(Gaps))
-        check_choice("rule for unseen sites", self.unseen, get_args(Unseen))
-        check_sites(self.sites)
-        if self.options is not None and not isinstance(self.options, Mapping):
-            raise BadInput(f"options={self.options!r} must be a dictionary: try {{'lr': 0.05}}")
-        if not 0 <= self.validation < 1:
-            raise BadInput(f"validation={self.validation} must lie in [0, 1): try 0.2, or 0 for none")
 
     def _warn_of_one_site(self, sites: Sequence[Any], groups: Any) -> None:
         """A search over methods would compare nothing, and every score in it would look like a result."""

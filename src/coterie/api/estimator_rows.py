@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,16 +43,16 @@ def sites_apart(X: Any, sites: str | int) -> tuple[Any, Any]:
         column = X[label]
         if column.ndim > 1:
             raise BadData(f"column {sites!r} of X is there twice: rename or drop one")
-        return X.drop(columns=[label]), whole(np.asarray(column))
+        return X.drop(columns=[label]), _whole(np.asarray(column))
     array = check_array(X, dtype=None, ensure_all_finite=False, input_name="X")
     if isinstance(sites, str):
         raise BadData(f"sites={sites!r} names a column, but X is an array: give a DataFrame, or its number")
     if not -array.shape[1] <= sites < array.shape[1]:
         raise BadData(f"sites={sites} is no column of X, which has {array.shape[1]}: count them from 0")
-    return np.delete(array, sites, axis=1), whole(array[:, sites])
+    return np.delete(array, sites, axis=1), _whole(array[:, sites])
 
 
-def whole(column: Array) -> Array:
+def _whole(column: Array) -> Array:
     """Numbers of sites in an array of fractions are whole: 2.0 is site 2."""
     if column.dtype.kind == "f" and np.isfinite(column).all() and (column == np.round(column)).all():
         return column.astype(np.int64)
@@ -86,16 +86,6 @@ class Together(nn.Module):
             return sum((w * o for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
         mean = sum((w * probabilities(o) for w, o in zip(self.shares, outputs, strict=True)), torch.zeros(()))
         return logits_of(mean)
-
-
-@dataclass(frozen=True)
-class _Known:
-    """A function that returns what it was given."""
-
-    value: Any
-
-    def __call__(self) -> Any:
-        return self.value
 
 
 def finite(raw: Array) -> Array:

@@ -16,11 +16,11 @@ from torch import nn
 from coterie.core import belief as tree
 from coterie.core.checks import FILE, FOLDER, NUMBER, SWITCH, TEXT, checked
 from coterie.core.held import Held
-from coterie.report.frames import summary_frame
 from coterie.report.learnable import worse_lines
 from coterie.report.outcome import brief
 from coterie.report.page import write_report
-from coterie.report.screen import runs_html
+from coterie.report.summary import runs_html
+from coterie.report.tables import summary_frame
 from coterie.runs.artifacts import Origin
 from coterie.runs.experiment import Experiment
 from coterie.runs.loop import Outcome

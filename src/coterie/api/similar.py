@@ -24,9 +24,8 @@ from coterie.features.similarity.report import write_page
 from coterie.features.similarity.shown import sentences
 from coterie.features.similarity.shown import warnings as cautions
 from coterie.features.similarity.similarity import Similarity, options_for, refuse_unknown, similarity_of
-from coterie.report.screen import lines_html
+from coterie.report.summary import lines_html
 from coterie.runs.builder import Builder, Handed
-from coterie.runs.experiment import Experiment
 from coterie.runs.folder import refuse_full
 from coterie.runs.loop import run
 from coterie.runs.record import Record
@@ -88,19 +87,6 @@ class Similar:
         return target
 
 
-def _looked(experiment: Experiment, path: Path | None) -> Record:
-    """The one round that measures, in a folder if one is given; one that fails leaves none behind."""
-    if path is not None:
-        refuse_full(path)
-        return rank(experiment, path, check=refuse_unknown)
-    try:
-        record = run(experiment, None, "similar").record
-    finally:
-        experiment.net.close()
-    refuse_unknown(record)
-    return record
-
-
 @checked(
     clients=checks.CLIENTS,
     model=or_none(checks.MODEL),
@@ -146,7 +132,15 @@ def similar(
     given = {"rounds": 1, "seed": seed, "one_class": "allow", "net": net, "wrap": tuple(wrap)}
     settings, way = asked_for(handed, split_settings(given, "similar")[0], "similar", None, mine)
     experiment = Builder(handed).prepare(settings, method=way)
-    record = _looked(experiment, path)
+    if path is not None:  # the one round that measures, in a folder; one that fails leaves none behind
+        refuse_full(path)
+        record = rank(experiment, path, check=refuse_unknown)
+    else:
+        try:
+            record = run(experiment, None, "similar").record
+        finally:
+            experiment.net.close()
+        refuse_unknown(record)
     found = similarity_of(record)
     assert found is not None
     for said in cautions(found):

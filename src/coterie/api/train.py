@@ -34,13 +34,13 @@ from coterie.kernels.natural import (
 from coterie.methods import METHODS
 from coterie.methods.baselines.local import Local
 from coterie.metrics.own import Transform, own_of
-from coterie.report import holdings
+from coterie.report.clients import leaks_line
 from coterie.report.progress import watched
 from coterie.runs.budget import specs_of
 from coterie.runs.builder import Builder, Handed
 from coterie.runs.experiment import Experiment, for_use
 from coterie.runs.folder import is_run
-from coterie.runs.go_on import run_in
+from coterie.runs.loop import run_in
 from coterie.runs.settings import Settings
 from coterie.runs.target_scales import AUTO, SCALED, takes_scale
 from coterie.sites.features import Features
@@ -113,7 +113,7 @@ def train(
 
 def warn_of_leaks(result: Result) -> None:
     """Where whoever called the function that calls this wrote it."""
-    if said := holdings.leaks_line([result.record]):
+    if said := leaks_line([result.record]):
         warnings.warn(said, CoterieWarning, stacklevel=5)
 
 
@@ -130,7 +130,7 @@ def asked_for(
         kernel or natural.kernel, method, dict(options or {}), kernel, natural.unless(kernel)
     )
     if kernel is None and isinstance(method, str) and settings.features is None:
-        settings = with_targets(settings, handed.model, [(natural, work)])
+        settings = _with_targets(settings, handed.model, natural, work)
     return handed.settings(settings, work, way), way
 
 
@@ -152,12 +152,10 @@ def natural_for(handed: Handed, method: Any) -> Natural:
     return natural_work(METHODS[method] if isinstance(method, str) else method, plain, named)
 
 
-def with_targets(
-    settings: Settings, model: nn.Module | str, works: Sequence[tuple[Natural, Any]]
-) -> Settings:
-    """Settings that scale targets where natural work, if some method does it, needs that."""
+def _with_targets(settings: Settings, model: nn.Module | str, natural: Natural, work: Any) -> Settings:
+    """Settings that scale targets where natural work, if it is what is done, needs that."""
     fits = isinstance(model, str) and takes_scale(model) and settings.targets == AUTO
-    wanted = any(natural.scaled and getattr(w, "name", "") == natural.kernel for natural, w in works)
+    wanted = natural.scaled and getattr(work, "name", "") == natural.kernel
     return dataclasses.replace(settings, targets=SCALED) if fits and wanted else settings
 
 
@@ -228,5 +226,5 @@ def alone(
     """What a single site does, which has nobody to learn with by a method; and how targets are learnt."""
     natural = natural_for(handed, "local")
     work, _ = parts_of(kernel or natural.kernel, method, options, kernel, natural.unless(kernel))
-    settings = Settings() if kernel is not None else with_targets(Settings(), handed.model, [(natural, work)])
+    settings = Settings() if kernel is not None else _with_targets(Settings(), handed.model, natural, work)
     return Local(work), settings.targets

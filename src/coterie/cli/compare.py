@@ -22,9 +22,8 @@ from coterie.runs.about import command_line
 from coterie.runs.builder import Builder
 from coterie.runs.compare import Comparison, create, labelled, left_out, read_records, run_cell, with_nothing
 from coterie.runs.folder import empty, not_there, read_record
-from coterie.runs.go_on import Around, beside_nothing
 from coterie.runs.jobs import Say, processes, side_by_side
-from coterie.runs.loop import Watch
+from coterie.runs.loop import Around, Watch, beside_nothing
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings
 from coterie.runs.sweeps import expanded

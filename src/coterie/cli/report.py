@@ -12,10 +12,9 @@ from coterie.cli import screen
 from coterie.cli.command import Flags, command_with, flag, word
 from coterie.cli.run import title
 from coterie.core.errors import BadRun
-from coterie.report.frames import write_csv
-from coterie.report.latex import latex_table
 from coterie.report.page import write_report
 from coterie.report.paper_figures import write_figures
+from coterie.report.tables import latex_table, write_csv
 from coterie.runs.compare import diverged_in, is_comparison, read_records
 from coterie.runs.folder import is_run, read_cost, way_on
 from coterie.show.parts import Runs as Section

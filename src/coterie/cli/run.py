@@ -24,8 +24,7 @@ from coterie.runs.builder import prepare
 from coterie.runs.compare import diverged_in
 from coterie.runs.experiment import Experiment, for_use
 from coterie.runs.folder import refuse_full, write_cost
-from coterie.runs.go_on import Around, beside_nothing, run_in
-from coterie.runs.loop import Watch
+from coterie.runs.loop import Around, Watch, beside_nothing, run_in
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings
 from coterie.show.parts import Runs as Section

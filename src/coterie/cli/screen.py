@@ -14,7 +14,7 @@ from rich.markup import escape
 from coterie.report.about import gathered, short
 from coterie.report.learnable import first_sentence, worse_lines
 from coterie.report.progress import Bar, bar_of, figure, move, watcher
-from coterie.report.screen import print_table
+from coterie.report.summary import print_table
 from coterie.runs.record import Record
 from coterie.show import parts
 from coterie.show.parts import Runs as Section

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import gzip
+import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -20,20 +21,18 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coterie.core.errors import CoterieError, lines_of
-from coterie.page import decisions, feedback
+from coterie.page import decisions, pages
 from coterie.page.card import csv_of
 from coterie.page.cards import CARDS
-from coterie.page.client import client_data_page, client_news, client_page
-from coterie.page.guard import Guard
-from coterie.page.home import clients_page, home_news, home_page
+from coterie.page.differences import letter
 from coterie.page.library import Entry, Library
 from coterie.page.live import Watchers, news_of
-from coterie.page.render import Frame, address, render_page
-from coterie.page.reports import advice_or_check_page, report_page, side_by_side_page, study_data_page
+from coterie.page.render import Frame, address, render_page, render_part
 from coterie.page.view import View, view_of
 from coterie.show.html import PLOTLY
 from coterie.show.words import LANGUAGES, Words, language_of, speaking
@@ -48,6 +47,70 @@ _STATIC = {
     "page.js": ("coterie.page", "static/page.js", "text/javascript"),
     "icon.svg": ("coterie.page", "static/icon.svg", "image/svg+xml"),
 }
+
+
+_EMPTY = "'unsafe-hashes' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+"""Of an empty style, which plotly sets: no other has this hash."""
+_POLICY = (
+    f"default-src 'none'; script-src 'self'; style-src 'self' {_EMPTY}; img-src 'self' data: blob:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # without any, a browser would not say where a form comes from
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+class _Guard:
+    """Around the application: what it refuses, nobody else sees."""
+
+    def __init__(self, app: ASGIApp, token: str, hosts: Sequence[str], cookie: str, secure: bool) -> None:
+        self.app, self.token, self.hosts = app, token, set(hosts)
+        self.cookie, self.secure = cookie, secure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                kept = list(message.get("headers", ()))
+                known = {name.lower() for name, _ in kept}
+                more = _HEADERS if b"cache-control" in known else {**_HEADERS, "Cache-Control": "no-store"}
+                message["headers"] = [*kept, *((k.encode(), v.encode()) for k, v in more.items())]
+            await send(message)
+
+        await (self._refusal(request) or self.app)(scope, receive, with_headers)
+
+    def _refusal(self, request: Request) -> ASGIApp | None:
+        host = request.headers.get("host", "").rpartition("@")[2]
+        name = host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+        if name.lower() not in self.hosts:
+            return PlainTextResponse("this page is not served under that name\n", 400)
+        given = request.query_params.get("token")
+        if given is not None and self._right(given):
+            query = [(k, v) for k, v in request.query_params.multi_items() if k != "token"]
+            to = request.url.path + (f"?{urlencode(query)}" if query else "")
+            answer = RedirectResponse(to, 303)
+            answer.set_cookie(
+                self.cookie, self.token, httponly=True, samesite="lax", secure=self.secure, max_age=30 * 86400
+            )
+            return answer
+        if not self._right(request.cookies.get(self.cookie, "")) or given is not None:
+            return HTMLResponse(render_part("unknown.html", _accepted(request)), 401)
+        own = request.headers.get("origin", "") == f"{request.url.scheme}://{host}"
+        if request.method not in ("GET", "HEAD") and not own:
+            return PlainTextResponse("a form of another page is not taken\n", 403)
+        return None
+
+    def _right(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self.token.encode())
 
 
 def _still(answer: Callable[..., Response | str]) -> Callable[..., Response]:
@@ -132,40 +195,40 @@ class _App:
 
     @_still
     def front(self, request: Request) -> Response | str:
-        return home_page(self.library, self.frame(request), request.query_params.get("trouble", ""))
+        return pages.home_page(self.library, self.frame(request), request.query_params.get("trouble", ""))
 
     @_still
     def side(self, request: Request) -> Response | str:
         found = map(self.library.entry, request.query_params.getlist("id"))
         entries = [entry for entry in found if entry is not None and entry.study]
         frame = self.frame(request, self.say(request)("run_list.side"))
-        return side_by_side_page(self.library, entries, frame)
+        return pages.side_by_side_page(self.library, entries, frame)
 
     @_still
     def study(self, request: Request) -> Response | str:
         """To a client's page, if one was chosen; of what has no clients' pages, all there is to show."""
         entry = self.entry(request)
         if not entry.study:
-            return advice_or_check_page(entry, self.frame(request, entry.name))
+            return pages.advice_or_check_page(entry, self.frame(request, entry.name))
         wanted, label = (request.query_params.get(k, "") for k in ("client", "label"))
         if wanted:
             return RedirectResponse(address("run", entry.id, wanted, label=label), 303)
         study = self.library.study(entry)
         if not study.records:
             return self.waiting(request, entry)
-        return clients_page(entry, study, self.live_frame(request, entry))
+        return pages.clients_page(entry, study, self.live_frame(request, entry))
 
     @_still
     def report(self, request: Request) -> Response | str:
         entry = self.entry(request)
         frame, study = self.live_frame(request, entry), self.library.study(entry)
         key = ("report", frame.say.language)
-        return str(study.once(key, lambda: report_page([study.section(entry.name)], frame)))
+        return str(study.once(key, lambda: pages.report_page([study.section(entry.name)], frame)))
 
     @_still
     def data(self, request: Request) -> Response | str:
         entry = self.entry(request)
-        return study_data_page(self.library, entry, self.frame(request, entry.name))
+        return pages.study_data_page(self.library, entry, self.frame(request, entry.name))
 
     @_still
     def client(self, request: Request, trouble: str = "", status: int = 200) -> Response | str:
@@ -174,7 +237,7 @@ class _App:
             return self.waiting(request, entry)
         view = self.view(request)
         frame = self.live_frame(request, entry, f"{view.client} · {entry.name}")
-        return self.answer(request, client_page(view, frame, trouble), status)
+        return self.answer(request, pages.client_page(view, frame, trouble), status)
 
     @_still
     def cards(self, request: Request) -> Response:
@@ -186,7 +249,7 @@ class _App:
         if request.headers.get("if-none-match") == mark:
             return Response(status_code=304)
         key = ("cards", view.client, view.label, say.language)
-        packed = view.study.once(key, lambda: gzip.compress(client_news(view, say).encode(), 5))
+        packed = view.study.once(key, lambda: gzip.compress(pages.client_news(view, say).encode(), 5))
         return Response(
             packed,
             media_type="text/html; charset=utf-8",
@@ -196,7 +259,9 @@ class _App:
     @_still
     def own_data(self, request: Request) -> str:
         view = self.view(request)
-        return client_data_page(self.library, view, self.frame(request, f"{view.client} · {view.entry.name}"))
+        return pages.client_data_page(
+            self.library, view, self.frame(request, f"{view.client} · {view.entry.name}")
+        )
 
     @_still
     def csv(self, request: Request) -> Response:
@@ -213,7 +278,7 @@ class _App:
         view, partner = self.view(request), request.path_params["partner"]
         if partner not in view.names or partner == view.client:
             raise HTTPException(404)
-        text = feedback.letter(view, partner, self.say(request))
+        text = letter(view, partner, self.say(request))
         return _attachment(text, "text/plain", f"letter-{partner}.txt")
 
     async def news(self, request: Request) -> Response:
@@ -223,7 +288,7 @@ class _App:
     async def all_news(self, request: Request) -> Response:
         def told() -> dict[str, str]:
             with self.library.lock:
-                return home_news(self.library)
+                return pages.home_news(self.library)
 
         return self.listening(request, "", told)
 
@@ -291,7 +356,7 @@ def application(
     library: Library, token: str, hosts: Sequence[str], cookie: str = "coterie", secure: bool = False
 ) -> Starlette:
     app = _App(library)
-    guard = Middleware(Guard, token=token, hosts=hosts, cookie=cookie, secure=secure)
+    guard = Middleware(_Guard, token=token, hosts=hosts, cookie=cookie, secure=secure)
     made = Starlette(
         routes=app.routes(),
         middleware=[guard, Middleware(GZipMiddleware, minimum_size=800, compresslevel=5)],

@@ -52,13 +52,11 @@ def csv_of(table: Table) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows([["" if v is None else _safe(v) for v in row] for row in table.raw])
+    formulas = ("=", "+", "-", "@", "\t", "\r")  # a text that begins so is kept from being one
+    for row in table.raw:
+        cells = ["" if v is None else v for v in row]
+        writer.writerow([f"'{v}" if isinstance(v, str) and v.startswith(formulas) else v for v in cells])
     return file.getvalue()
-
-
-def _safe(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula is kept from being one."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 _Trace = dict[str, Any]

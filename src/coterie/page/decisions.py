@@ -52,7 +52,7 @@ _ANSWERS = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class _Choice:
     """One form: names to tick, in a field of that name, or menus (name, label, options, chosen)."""
 
     kind: str
@@ -69,35 +69,35 @@ def decision_forms(view: View, say: Words) -> dict[str, Any]:
     place = place_of(view.path, view.record)
     mine, others = place.of(view.client), [view.names[j] for j in view.others]
     ticks = [(name, name not in mine.left_out) for name in others]
-    found = [Choice("partner", say("judge.partners"), say("judge.keep"), field="in", names=ticks)]
+    found = [_Choice("partner", say("judge.partners"), say("judge.keep"), field="in", names=ticks)]
     rules = dict.fromkeys(mine.require, "require") | dict.fromkeys(mine.forbid, "forbid")
     names = [(c, f"{c} ({say(f'judge.rule.{rules[c]}')})" if c in rules else c) for c in place.columns]
     rule = ("rule", say("judge.rule_name"), [(r, say(f"judge.rule.{r}")) for r in _RULES], "forbid")
     menus = [("column", say("judge.column"), names, ""), rule] if names else []
     words = (say("judge.columns"), say("judge.keep"), say("judge.columns_about"))
-    found.append(Choice("column", *words, menus=menus))
+    found.append(_Choice("column", *words, menus=menus))
     # the circle that a ranking published, or the one that counts now, to be approved as it is or smaller
     row = view.last[view.number]
     now = [view.names[j] for j in view.others if row[j] >= LEAST]
     proposed = place.circles.get(view.client, tuple(now))
     kept = mine.circle if mine.circle is not None else proposed
     words = (say("judge.circle"), say("judge.approve"), say("judge.circle_about"))
-    found.append(Choice("circle", *words, "among", [(name, name in kept) for name in proposed]))
+    found.append(_Choice("circle", *words, "among", [(name, name in kept) for name in proposed]))
     if view.site is None:
         allowed = [(name, name not in mine.vetoed) for name in others]
         words = (say("judge.veto"), say("judge.keep"), say("judge.veto_about"))
-        found.append(Choice("veto", *words, "allow", allowed))
+        found.append(_Choice("veto", *words, "allow", allowed))
     # whether a new run would come out otherwise: a threshold is for models as they are, and others' vetoes
     # hold whoever starts again
     vetoed = any(mine.client in one.vetoed for one in vetoes_of(place.lines(), mine.client))
     return {
         "forms": [one for one in found if one.names or one.menus],
         "changes": vetoed or mine != Decisions(mine.client, cut=mine.cut),
-        "decided": decided_so_far(place, view.client, say),
+        "decided": _decided_so_far(place, view.client, say),
     }
 
 
-def decided_so_far(place: Place, client: str, say: Words) -> list[tuple[str, str]]:
+def _decided_so_far(place: Place, client: str, say: Words) -> list[tuple[str, str]]:
     """Everything that was decided, by time: with who did it, the newest first."""
     lines = [line for line in reversed(place.lines()) if line["client"] == client]
     return [
@@ -135,7 +135,11 @@ def decide(view: View, form: Form, library: Library) -> str:
         return ""
     checked(view.path, view.client, asked)
     for told in (told for kind, told in asked if kind == "threshold"):
-        write_cut(_model_of(view), view.client, Cut(told["class"], told["at"]), user())
+        try:  # where the site's own model of this run lies
+            folder = view.site.state / str(json.loads((view.path / "model.json").read_bytes())["model"])
+        except (OSError, ValueError, LookupError, TypeError):
+            raise BadRun("the run has left no model here yet: keep a threshold when it is over") from None
+        write_cut(folder, view.client, Cut(told["class"], told["at"]), user())
     runs.decide(view.path, view.client, asked)
     return ""
 
@@ -164,16 +168,6 @@ def _asked_of(view: View, kind: str, form: Form) -> list[Asked]:
 
 def field_of(form: Form, name: str) -> str:
     return form[name][0] if form.get(name) else ""
-
-
-def _model_of(view: View) -> Path:
-    """Where a site's own model of this run lies."""
-    assert view.site is not None
-    try:
-        told = json.loads((view.path / "model.json").read_bytes())
-        return view.site.state / str(told["model"])
-    except (OSError, ValueError, LookupError, TypeError):
-        raise BadRun("the run has left no model here yet: keep a threshold when it is over") from None
 
 
 def _start_again(view: View, library: Library) -> str:
@@ -217,7 +211,7 @@ def offers(site: Site, say: Words) -> Markup:
         mine, waiting = place.of(site.name), known_offers(site.state)
     except CoterieError as error:
         return render_part("offers.html", say, broken=str(error))
-    found, decided = [], decided_so_far(place, site.name, say)
+    found, decided = [], _decided_so_far(place, site.name, say)
     for offer in waiting:
         name = str(offer["requester"])
         share, others = say.percent(float(offer["share"])), say.whole(int(offer["others"]))

@@ -107,7 +107,7 @@ _BUSY = re.compile(r"busy: a \S+ of (?P<name>.+) since (?P<seconds>\d+) s$")
 
 
 @dataclass(frozen=True)
-class Status:
+class _Status:
     """`done` of `of` rounds, of all runs of a study together; `live` is the run that goes on, or the last."""
 
     state: str
@@ -121,19 +121,19 @@ class Status:
         return self.state in ("running", "waiting")
 
 
-def status_of(entry: Entry) -> Status:
+def status_of(entry: Entry) -> _Status:
     """Of a folder that may be read while it is written."""
     if is_comparison(entry.path):
         study = read_study(entry.path)
         begun = [cell for cell in study.cells if cell.live is not None]
         now = study.going[0] if study.going else begun[-1] if begun else None
         live, label = (now.live, now.label) if now is not None else (None, "")
-        return Status(study.state, study.done, study.of, live, label)
+        return _Status(study.state, study.done, study.of, live, label)
     live = read_live(entry.path)
-    return Status(live.state, live.done, live.of, live)
+    return _Status(live.state, live.done, live.of, live)
 
 
-def status_or_error(entry: Entry) -> Status | str:
+def status_or_error(entry: Entry) -> _Status | str:
     """The same, or why it cannot be told."""
     try:
         return status_of(entry)
@@ -141,10 +141,10 @@ def status_or_error(entry: Entry) -> Status | str:
         return str(error)
 
 
-def status_line(now: Status | str, say: Words) -> Markup:
+def status_line(now: _Status | str, say: Words) -> Markup:
     """A line at the top of a page. Who cannot see it is told of states and people, not of rounds."""
     live, people = None if isinstance(now, str) else now.live, list[str]()
-    if live is not None and isinstance(now, Status) and now.goes_on:  # who is late, and who is away and why
+    if live is not None and isinstance(now, _Status) and now.goes_on:  # who is late, and who is away and why
         people = [say("live.late", name=n, seconds=say.whole(5 * (s // 5))) for n, s in live.late.items()]
         people += [say("live.away", name=n, why=reason_away(why, say)) for n, why in live.away.items()]
         more = len(people) - _FEW
@@ -170,7 +170,7 @@ def news_of(study: Study, entry: Entry) -> dict[str, str]:
     }
 
 
-def events_list(now: Status | str, say: Words) -> Markup:
+def events_list(now: _Status | str, say: Words) -> Markup:
     """The last events, the newest first."""
     live, lines = None if isinstance(now, str) else now.live, []
     for event in reversed(live.events if live is not None else ()):

@@ -44,7 +44,7 @@ def _mark_of(folder: Path) -> _Mark:
     return tuple(found)
 
 
-class Run:
+class _Run:
     """A run's record, kept up to date: what is new is read, and nothing twice."""
 
     def __init__(self, path: Path, label: str | None = None) -> None:
@@ -80,7 +80,7 @@ class Study:
     """
 
     path: Path
-    runs: dict[Path, Run] = field(default_factory=dict)
+    runs: dict[Path, _Run] = field(default_factory=dict)
     version: int = 0
     mark: tuple[_Mark, ...] = ()
     looked: float = -math.inf
@@ -103,7 +103,7 @@ class Study:
                     if self.runs[place].refresh():
                         self.kept.clear()
                 elif is_run(place):
-                    self.runs[place] = Run(place, label)
+                    self.runs[place] = _Run(place, label)
             self.mark, self.version = mark, self.version + 1
             self.made.clear()
             return True

@@ -134,7 +134,7 @@ def flatten(config: Mapping[str, Any], before: str = "") -> dict[str, str]:
 
 
 @dataclass
-class Thing:
+class _Thing:
     """Something that was done; `notes` has the clients by note, none of them where it is of all the data."""
 
     what: str
@@ -162,11 +162,11 @@ class Thing:
         ]
 
 
-def gathered(told: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Thing]:
+def gathered(told: Iterable[tuple[int, Mapping[str, Any]]]) -> list[_Thing]:
     """All that was done, by seed and what its run says of itself, in the order in which it was said: first to
     all of the data, then to clients'.
     """
-    general, own = dict[str, Thing](), dict[str, Thing]()
+    general, own = dict[str, _Thing](), dict[str, _Thing]()
     for seed, about in told:
         for note in about.get("notes") or ():
             if found := OF_ONE.fullmatch(note):
@@ -179,15 +179,15 @@ def gathered(told: Iterable[tuple[int, Mapping[str, Any]]]) -> list[Thing]:
     return [*general.values(), *own.values()]
 
 
-def _add(things: dict[str, Thing], note: str, seed: int, what: str = "") -> dict[str, None]:
+def _add(things: dict[str, _Thing], note: str, seed: int, what: str = "") -> dict[str, None]:
     """Puts a note where it belongs, and gives its clients."""
     what = what or note.partition(": ")[0]
-    thing = things.setdefault(what, Thing(what))
+    thing = things.setdefault(what, _Thing(what))
     thing.seeds.add(seed)
     return thing.notes.setdefault(note, {})
 
 
-def short(things: Sequence[Thing], width: int, of_seeds: int) -> list[str]:
+def short(things: Sequence[_Thing], width: int, of_seeds: int) -> list[str]:
     """A line for each thing that fits the width: the note itself if there is one only and it has room, else
     what was done and to whom.
     """
@@ -207,34 +207,22 @@ def cost_part(runs: Runs) -> list[Block]:
     for label, some in runs.by_label.items():
         if n := sum(m["extras"].get("samples_moved", 0) for m in some[0].metrics):
             text.append(said("cost.moved", method=label, samples=several(n, "sample")))
-    made: list[Block] = [_totals(runs)]
-    if (given := _given_away(runs)) is not None:
-        seed = said("cost.given_seed", seed=views.seed(record))
-        over = seed if runs.several_seeds else said("cost.given_said")
-        made.append(More(said("cost.given"), [given, Sentence(over)]))
-    return [*made, Sentence(sentences(*text))]
-
-
-def _totals(runs: Runs) -> Table:
-    """Models, bytes and seconds of a whole run, with bars to compare them at a glance."""
-    rows = []
+    # models, bytes and seconds of a whole run, with bars to compare them at a glance
+    totals = []
     for some in runs.by_label.values():
         mean = views.mean_traffic(some)
         scoring = float(np.mean([sum(t.get("evaluate_seconds") or 0 for t in r.timings) for r in some]))
         each = mean["bytes"] / len(some[0].clients)
-        rows.append((mean["models"], mean["each"], mean["bytes"], each, mean["seconds"], scoring))
-    tops = [max(column) or 1.0 for column in zip(*rows, strict=True)]
+        totals.append((mean["models"], mean["each"], mean["bytes"], each, mean["seconds"], scoring))
+    tops = [max(column) or 1.0 for column in zip(*totals, strict=True)]
     show = (*(numbers.whole,) * 2, *(numbers.size,) * 2, *(numbers.duration,) * 2)
     lines = [
         [label, *(Cell(write(v), share=v / top) for v, top, write in zip(row, tops, show, strict=True))]
-        for label, row in zip(runs.by_label, rows, strict=True)
+        for label, row in zip(runs.by_label, totals, strict=True)
     ]
-    columns = ("method", "models", "models_each", "traffic", "traffic_each", "training", "scoring")
-    return runs.table([said(f"column.{name}") for name in columns], lines, "figures cost")
-
-
-def _given_away(runs: Runs) -> Table | None:
-    """What each party gave to others in the rounds of a method's first seed; nothing where nothing passed."""
+    columns = ["method", "models", "models_each", "traffic", "traffic_each", "training", "scoring"]
+    made: list[Block] = [runs.table([said(f"column.{name}") for name in columns], lines, "figures cost")]
+    # what each party gave to others in the rounds of a method's first seed
     rows = []
     for label, some in runs.by_label.items():
         passed, parties = some[0].passed_in_all(), [*some[0].clients, said("given.coordinator")]
@@ -244,8 +232,13 @@ def _given_away(runs: Runs) -> Table | None:
             figures = (numbers.whole(models), numbers.size(size), numbers.whole(single))
             receivers = few(parties[entry[1]] for entry in mine)
             rows.append([label, parties[sender], receivers, *figures])
-    header = [said(f"column.{name}") for name in ("method", "from", "to", "models", "traffic", "numbers")]
-    return runs.table(header, rows, "figures given") if rows else None
+    if rows:
+        columns = ["method", "from", "to", "models", "traffic", "numbers"]
+        given = runs.table([said(f"column.{name}") for name in columns], rows, "figures given")
+        seed = said("cost.given_seed", seed=views.seed(record))
+        over = seed if runs.several_seeds else said("cost.given_said")
+        made.append(More(said("cost.given"), [given, Sentence(over)]))
+    return [*made, Sentence(sentences(*text))]
 
 
 def few(names: Iterable[str], most: int = 5) -> str:

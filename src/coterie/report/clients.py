@@ -1,5 +1,8 @@
-"""Client by client: final figures by method, the gain over training alone, and a sentence for each: whether
-training together served it better than training alone, so far as seeds can tell; and whom it listened to.
+"""Client by client. What each holds, by split and by class; and what to know before any figure: who rests on
+little (`runs/about.py`), and which columns tell the outcome alone (`sites/leaks.py`).
+
+Then final figures by method, the gain over training alone, and a sentence for each: whether training together
+served it better than training alone, so far as seeds can tell; and whom it listened to.
 """
 
 from __future__ import annotations
@@ -12,19 +15,132 @@ import numpy as np
 
 from coterie.methods.baselines import YARDSTICKS
 from coterie.metrics.summary import Interval
-from coterie.report import holdings, outcome, summary
+from coterie.report import outcome
+from coterie.report.about import few
 from coterie.report.learnable import no_gain
-from coterie.runs.about import MARK
+from coterie.runs import about
 from coterie.runs.record import Record
+from coterie.show import inks as colours
 from coterie.show import intervals, numbers, plotly, views
 from coterie.show.blocks import Block, More, Plot, Points, Sentence, Table
 from coterie.show.inks import Ink
 from coterie.show.intervals import covers
 from coterie.show.parts import Runs
 from coterie.show.words import said, sentences
+from coterie.sites.leaks import look_first
 
 FEW = 12  # clients whose sentences are shown at once
 BARS = 30  # clients that are drawn as bars; more are dots
+NAMED = 3  # reasons in a line, and clients of each
+
+
+# what they hold
+
+
+def holdings_part(runs: Runs) -> list[Block]:
+    first, records = next(iter(runs.by_label.values()))[0], runs.records
+    text = [said("holdings.said", clients=numbers.several(len(first.clients), "client"))]
+    if any(r.about["clients"] != first.about["clients"] for r in records):
+        text.append(said("holdings.other", seed=views.seed(first)))
+    shown = sentences(*text, *small_samples_notes([first]))
+    data = [
+        {"type": "bar", "x": plotly.ticks(first.clients), "y": counts, "name": said(f"split.{split}")}
+        | {"marker": {"color": colours.SPLITS[split]}}
+        for split, counts in views.sizes(first).items()
+    ]
+    layout = {"barmode": "stack", "bargap": 0.2, "hovermode": "x unified", "xaxis": {"type": "category"}}
+    layout |= {"yaxis": {"title": {"text": said("plot.samples")}}}
+    sizes = {"choices": [{"name": "", "data": data, "layout": layout}]}
+    made: list[Block] = [Plot(f"{runs.key}-sizes", sizes, shown, kind="low")]
+    if (labels := _labels_plot(first)) is not None:
+        made.append(Plot(f"{runs.key}-labels", labels, said("holdings.labels")))
+    return made
+
+
+def _labels_plot(record: Record) -> plotly.Plot | None:
+    """Counts of each class at each client, by split; None for a regression."""
+    found = views.labels(record)
+    if found is None:
+        return None
+    classes, by_split = found
+    above = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "thickness": 10, "outlinewidth": 0}
+    choices = []
+    for split, counts in by_split.items():
+        heat = {
+            "type": "heatmap",
+            "x": plotly.ticks(record.clients),
+            "y": plotly.ticks(classes),
+            "z": counts.tolist(),
+            "zmin": 0,
+            "zmax": max(1, int(counts.max(initial=0))),
+            "colorscale": plotly.ramp(colours.SCALE),
+            "xgap": 1 if len(record.clients) <= 60 else 0,
+            "ygap": 1,
+            "showscale": len(record.clients) > 15,
+            "colorbar": above,
+            "hovertemplate": plotly.hover(said("plot.class_hover")),
+        }
+        if not heat["showscale"]:
+            heat["texttemplate"] = "%{z}"
+        rows = {"type": "category", "title": {"text": said("plot.class")}, "autorange": "reversed"}
+        layout = {"xaxis": {"type": "category"}, "yaxis": rows}
+        choices.append({"name": said(f"plot.of_split.{split}"), "data": [heat], "layout": layout})
+    return {"choices": choices}
+
+
+def leaks_line(records: Sequence[Record]) -> str:
+    """One line for all columns that tell the outcome; nothing where none does, or a record is too old to say.
+    Each is named once, where it tells most: seeds may deal rows differently.
+    """
+    best = dict[str, Mapping[str, Any]]()
+    for record in records:
+        for leak in record.about.get("leaks") or ():
+            name = str(leak["column"])
+            if name not in best or leak["score"] > best[name]["score"]:
+                best[name] = leak
+    return look_first(sorted(best.values(), key=lambda leak: (-leak["score"], -leak["rows"])))
+
+
+def commented(records: Sequence[Record]) -> dict[str, str]:
+    """By client, from the first run that has something to say of it: seeds may deal rows differently."""
+    found: dict[str, str] = {}
+    for record in records:
+        for name, why in about.comments(record.about["clients"], views.task(record)).items():
+            found.setdefault(name, why)
+    return {name: found[name] for name in records[0].clients if name in found}
+
+
+def small_samples_line(records: Sequence[Record]) -> str:
+    """One line for all of them; nothing where there are none, or a single client has no mean."""
+    found, n = commented(records), len(records[0].clients)
+    if not found or n == 1:
+        return ""
+    reasons = _by_reason(found)
+    groups = [said("small.group", names=few(names, NAMED), why=why) for why, names in reasons.items()]
+    who: str = said("list.plain", names=groups[:NAMED])
+    if rest := sum(len(names) for names in list(reasons.values())[NAMED:]):
+        who = said("small.more", who=who, n=rest)
+    clients = numbers.several(len(found), "client")
+    return said(f"small.line.{'one' if len(found) == 1 else 'many'}", clients=clients, n=n, who=who)
+
+
+def _by_reason(found: Mapping[str, str]) -> dict[str, list[str]]:
+    """Clients of which the same is said."""
+    made: dict[str, list[str]] = {}
+    for name, why in found.items():
+        made.setdefault(why, []).append(name)
+    return made
+
+
+def small_samples_notes(records: Sequence[Record]) -> list[str]:
+    """What the marks mean, a line for each client; of many that share a reason, one."""
+    return [
+        said(f"small.note.{'one' if len(names) == 1 else 'many'}", mark=about.MARK, names=names, why=why)
+        for why, names in _by_reason(commented(records)).items()
+    ]
+
+
+# how they fare
 
 
 def clients_part(runs: Runs) -> list[Block]:
@@ -33,11 +149,11 @@ def clients_part(runs: Runs) -> list[Block]:
     text = [said("clients.said")]
     if runs.several_seeds:
         text.append(said("clients.seeds", over=intervals.over(runs.records)))
-    text += [said("report.line", said=line) for line in summary.partly(by_label, main)]
+    text += [said("report.line", said=line) for line in outcome.partly(by_label, main)]
     plot = Plot(f"{runs.key}-clients", clients_plot(by_label, runs.inks), sentences(*text))
     title = said("clients.table", metric=numbers.unit(main))
     made: list[Block] = []
-    if any(map(together, by_label.values())) and (lines := client_sentences(runs.records)):
+    if any(map(_together, by_label.values())) and (lines := client_sentences(runs.records)):
         shown = Points(lines)
         made.append(More(said("clients.sentences"), [shown]) if len(lines) > FEW else shown)
         made.append(Sentence(client_legend(runs.records)))
@@ -55,15 +171,15 @@ def _clients_table(by_label: views.Groups) -> list[Block]:
     grouped = any(g is not None for g in groups)
     header = [said("column.client"), *(said(f"split.{split}") for split in splits)]
     header += [said("column.group")] if grouped else []
-    rows, found = [], holdings.commented(records)
+    rows, found = [], commented(records)
     for i, name in enumerate(record.clients):
         known = splits["train"][i] > 0  # who is not there yet, or another site, in a site's part of a run
         sizes = [numbers.whole(counts[i]) if known else numbers.NONE for counts in splits.values()]
-        row = [f"{name} {MARK}" if name in found else name, *sizes]
+        row = [f"{name} {about.MARK}" if name in found else name, *sizes]
         row += [numbers.NONE if groups[i] is None else str(groups[i])] if grouped else []
         rows.append([*row, *(numbers.figure(float(b.mean[i]), main) for b in drawn)])
     table = Table([*header, *(b.label for b in drawn)], rows)
-    return [table, *map(Sentence, holdings.small_samples_notes(records))]
+    return [table, *map(Sentence, small_samples_notes(records))]
 
 
 def clients_plot(by_label: views.Groups, inks: Mapping[str, Ink]) -> plotly.Plot:
@@ -121,7 +237,7 @@ def _by_client(
     return {"name": name, "data": data, "layout": layout}
 
 
-class Try(NamedTuple):
+class _Try(NamedTuple):
     """A method, and what it gained one client over training alone: above zero is better. `worthless`: the
     client has no better with it than with always the same answer.
     """
@@ -137,23 +253,23 @@ def client_sentences(records: Sequence[Record]) -> list[str]:
     alone = views.baseline(by_label)
     if alone is None:
         return []
-    tried = {label: runs for label, runs in by_label.items() if together(runs)}
+    tried = {label: runs for label, runs in by_label.items() if _together(runs)}
     found = {label: views.gain_by_client(runs, by_label[alone], metric) for label, runs in tried.items()}
     worthless = {label: no_gain(by_label, runs, metric) for label, runs in tried.items()}
     lines: list[str] = []
     for i, name in enumerate(records[0].clients):
-        tries = [Try(label, gains[i], bool(worthless[label][i])) for label, gains in found.items()]
+        tries = [_Try(label, gains[i], bool(worthless[label][i])) for label, gains in found.items()]
         known = [t for t in tries if math.isfinite(t.gain.mean)]
-        lines.append(said("report.of", who=name, said=sentence(known, metric)))
+        lines.append(said("report.of", who=name, said=_sentence(known, metric)))
     return lines
 
 
-def together(runs: Sequence[Record]) -> bool:
+def _together(runs: Sequence[Record]) -> bool:
     """Whether clients could use this method to train together."""
     return views.method(runs[0]) not in YARDSTICKS
 
 
-def sentence(tries: Sequence[Try], metric: str) -> str:
+def _sentence(tries: Sequence[_Try], metric: str) -> str:
     """What the best of these methods brings a client, and what the costliest of the others would cost it.
 
     A gain or a cost is one only where its interval over seeds leaves out 0, and that over test rows does so
@@ -171,7 +287,9 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
         return said("advice.single", name=name, difference=difference, bounds=bounds)
     if best.gain.side < 0:
         return said("advice.stay", name=name, size=outcome.size_of(best.gain, metric))
-    text = said(f"advice.{'pays' if best.gain.side > 0 else 'unclear'}", apart=apart(name, best.gain, metric))
+    text = said(
+        f"advice.{'pays' if best.gain.side > 0 else 'unclear'}", apart=_apart(name, best.gain, metric)
+    )
     costly = [t for t in tries if t.gain.side < 0]
     if not costly:
         return said("report.line", said=text)
@@ -180,7 +298,7 @@ def sentence(tries: Sequence[Try], metric: str) -> str:
     return said("advice.costly", said=text, method=worst.label, size=size)
 
 
-def apart(name: str, gain: Interval, metric: str) -> str:
+def _apart(name: str, gain: Interval, metric: str) -> str:
     """A difference from training alone, without a verdict."""
     if gain.mean == 0:
         return said("advice.same", name=name, difference=outcome.no_difference(gain, metric))
@@ -191,7 +309,7 @@ def apart(name: str, gain: Interval, metric: str) -> str:
 def client_legend(records: Sequence[Record]) -> str:
     """How far the sentences can be trusted."""
     by_label = views.groups(records)
-    ways = sum(map(together, by_label.values()))
+    ways = sum(map(_together, by_label.values()))
     text: list[str] = []
     if ways > 1:
         text.append(said("advice.chosen", n=ways, of=ways * len(records[0].clients)))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,15 +22,11 @@ from coterie.show.parts import Runs
 from coterie.show.plotly import plain, within
 from coterie.show.words import said, sentences
 
-if TYPE_CHECKING:
-    pass
-
-
 WIDE = 20  # from the lowest to the highest value, times: then the axis is logarithmic
 
 
 def rounds_part(runs: Runs) -> list[Block]:
-    text = sentences(lines(runs.by_label), said("rounds.zero"))
+    text = sentences(_lines(runs.by_label), said("rounds.zero"))
     return [Plot(f"{runs.key}-rounds", curves_plot(runs.by_label, runs.inks), text)]
 
 
@@ -40,13 +36,13 @@ def measures_part(runs: Runs) -> list[Block]:
     if not any(np.nansum(views.figures(r, m, views.MEASURED)[1]) for r in records for m in COLLABORATION):
         return []
     text = sentences(
-        lines(runs.by_label, over_clients=False), summary.measures_legend(records), said("measures.last")
+        _lines(runs.by_label, over_clients=False), summary.measures_legend(records), said("measures.last")
     )
     plot = Plot(f"{runs.key}-measures", measures_plot(runs.by_label, runs.inks), text)
     return [plot, runs.table(*summary.measured_cells(records))]
 
 
-def lines(by_label: views.Groups, over_clients: bool = True) -> str:
+def _lines(by_label: views.Groups, over_clients: bool = True) -> str:
     """How to read lines and shades; with one seed, there may be a shade over clients."""
     parts: list[str] = [said("rounds.lines")]
     if views.band_kind(by_label) == "seeds":
@@ -125,7 +121,7 @@ def label_options(label: str) -> dict[str, Any]:
         return {}
 
 
-class Line(NamedTuple):
+class _Line(NamedTuple):
     """A method whose runs differ in one option alone: its values, in order, and the label of each."""
 
     name: str
@@ -133,7 +129,7 @@ class Line(NamedTuple):
     labels: list[str]
 
 
-def swept(labels: Sequence[str]) -> dict[str, list[Line]]:
+def swept(labels: Sequence[str]) -> dict[str, list[_Line]]:
     """By option, the lines that can be drawn against it: two values or more, all of them numbers."""
     found: dict[str, dict[str, dict[float, str]]] = {}
     for label in labels:
@@ -145,7 +141,7 @@ def swept(labels: Sequence[str]) -> dict[str, list[Line]]:
             found.setdefault(option, {}).setdefault(line, {})[value] = label
     lines = {
         option: [
-            Line(name, sorted(points), [points[v] for v in sorted(points)])
+            _Line(name, sorted(points), [points[v] for v in sorted(points)])
             for name, points in by_line.items()
             if len(points) > 1
         ]
@@ -167,7 +163,7 @@ def sweep_part(runs: Runs) -> list[Block]:
 
 
 def _choice(
-    option: str, lines: Sequence[Line], by_label: views.Groups, colours: Mapping[str, Ink], metric: str
+    option: str, lines: Sequence[_Line], by_label: views.Groups, colours: Mapping[str, Ink], metric: str
 ) -> dict[str, Any]:
     data = []
     for line in lines:

@@ -91,26 +91,20 @@ def worse_than_nothing(runs: Sequence[Record], among: np.ndarray) -> str:
     is better, or where that is not known.
     """
     task = runs[0].about["task"]
-    if task == "regression":
-        r2 = views.over_seeds(runs, "r2", among=among).mean
-        same = said(f"nothing.mean_{'below' if r2 < -ROUNDING else 'of'}")
-        return _not_above(r2, CONSTANT["r2"], same)
-    if task == "survival":
-        order = views.over_seeds(runs, "concordance", among=among).mean
-        return _not_above(order, CONSTANT["concordance"], said("nothing.order"))
-    shares = [share for run in runs if (share := most_frequent(run, among)) is not None]
-    accuracy = views.over_seeds(runs, "accuracy", among=among).mean
-    if len(shares) < len(runs):
-        return ""
-    share = float(np.mean(shares))
-    return _not_above(accuracy, share, said("nothing.class", share=Figure(f"{100 * share:.1f} %")))
-
-
-def _not_above(figure: float, nothing: float, what: str) -> str:
-    """Worse than `what` has, or no better where both are the same; nothing where the figure is above it."""
-    if figure < nothing - ROUNDING:
+    if task == "classification":
+        shares = [share for run in runs if (share := most_frequent(run, among)) is not None]
+        if len(shares) < len(runs):
+            return ""
+        value, nothing = views.over_seeds(runs, "accuracy", among=among).mean, float(np.mean(shares))
+        what = said("nothing.class", share=Figure(f"{100 * nothing:.1f} %"))
+    else:
+        metric = "r2" if task == "regression" else "concordance"
+        value, nothing = views.over_seeds(runs, metric, among=among).mean, CONSTANT[metric]
+        mean = f"nothing.mean_{'below' if value < -ROUNDING else 'of'}"
+        what = said(mean if task == "regression" else "nothing.order")
+    if value < nothing - ROUNDING:
         return said("nothing.worse", what=what)
-    return said("nothing.no_better", what=what) if figure <= nothing + ROUNDING else ""
+    return said("nothing.no_better", what=what) if value <= nothing + ROUNDING else ""
 
 
 def worse_lines(by_label: views.Groups) -> list[str]:
@@ -148,22 +142,22 @@ def always_the_same(by_label: views.Groups, runs: Sequence[Record], metric: str)
     """[seed, client] what always saying the same has on the test rows of these runs; NaN if nobody knows."""
     label = nothing_in(by_label)
     tried = {views.seed(r): r for r in by_label[label]} if label is not None else {}
-    found = ((tried.get(views.seed(r)), r) for r in runs)
-    return np.stack([_derived(r, metric) if same is None else views.final(same, metric) for same, r in found])
-
-
-def _derived(record: Record, metric: str) -> np.ndarray:
-    """[client] the same from what a record says."""
-    if metric in CONSTANT:
-        return np.full(len(record.clients), CONSTANT[metric])
-    clients = record.about["clients"]
-    if metric == "rmse":
-        rmse, r2 = (views.final(record, name) for name in ("rmse", "r2"))
-        tests = (int(c.get("test") or 0) for c in clients)
-        return np.array([no_model.of_figures(*of) for of in zip(rmse, r2, tests, strict=True)])
-    return np.array(
-        [no_model.of_parts(metric, c["labels"]) if c.get("labels") else math.nan for c in clients]
-    )
+    found = []
+    for record in runs:
+        clients = record.about["clients"]
+        if (same := tried.get(views.seed(record))) is not None:
+            found.append(views.final(same, metric))
+        elif metric in CONSTANT:  # here and below from what the record says
+            found.append(np.full(len(clients), CONSTANT[metric]))
+        elif metric == "rmse":
+            rmse, r2 = (views.final(record, name) for name in ("rmse", "r2"))
+            tests = (int(c.get("test") or 0) for c in clients)
+            found.append(np.array([no_model.of_figures(*of) for of in zip(rmse, r2, tests, strict=True)]))
+        else:
+            labels = (c.get("labels") for c in clients)
+            each = [no_model.of_parts(metric, some) if some else math.nan for some in labels]
+            found.append(np.array(each))
+    return np.stack(found)
 
 
 def learns(records: Sequence[Record], client: int | None = None) -> Learnt:

@@ -109,7 +109,7 @@ def matrix_part(runs: Runs) -> list[Block]:
     plot = matrix_plot(runs.by_label)
     if plot is None:
         return [Sentence(said("matrix.none"))]
-    text = [said("matrix.said"), *places(plot, runs.by_label)]
+    text = [said("matrix.said"), *_places(plot, runs.by_label)]
     thinned = [run for run in plot["runs"] if len(run["rounds"]) < run["of"]]
     if thinned:
         most, of = max(len(run["rounds"]) for run in thinned), max(run["of"] for run in thinned)
@@ -127,7 +127,7 @@ def collected_part(runs: Runs) -> list[Block]:
     plot = collected_plot(runs.by_label)
     if plot is None:
         return []
-    text = sentences(said("collected.said"), *places(plot, runs.by_label))
+    text = sentences(said("collected.said"), *_places(plot, runs.by_label))
     return [Plot(f"{runs.key}-collected", plot, text, "matrix", [_method_menu(plot)])]
 
 
@@ -188,7 +188,7 @@ def _heat(
     }
 
 
-def places(plot: plotly.Plot, by_label: views.Groups) -> list[str]:
+def _places(plot: plotly.Plot, by_label: views.Groups) -> list[str]:
     """In which order clients stand in a matrix, how many there are, and of which seed."""
     first = next(iter(by_label.values()))[0]
     n, drawn = len(first.clients), len(plot["names"])

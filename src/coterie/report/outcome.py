@@ -15,8 +15,8 @@ from coterie.report.learnable import always_the_same, below_nothing, no_gain
 from coterie.runs.record import Record
 from coterie.show import numbers, views
 from coterie.show.intervals import covers, kind_of
-from coterie.show.numbers import amount, figure, half_of, in_percent, label, several, whole
-from coterie.show.words import Saying, said, sentences
+from coterie.show.numbers import figure, half_of, in_percent, label, several, whole
+from coterie.show.words import Figure, Saying, said, sentences
 
 MOST = 9  # methods that are named in a line
 
@@ -50,7 +50,7 @@ def headline(records: Sequence[Record]) -> str:
     text = sentences(unfinished, _against(first, by_label, best, means, metric, among))
     pooled = [x for x, runs in by_label.items() if views.method(runs[0]) == "central" and x in means]
     for name in [x for x in pooled if x != best][:1]:  # what pooling all data would reach, if it was run
-        value = amount(means[name].mean, metric)
+        value = _amount(means[name].mean, metric)
         text = sentences(text, said("outcome.central", method=name, value=value))
     text = sentences(text, said("covers.pm", covers=covers(records)) if "±" in text else "")
     return sentences(text, said("outcome.brackets") if re.search(r"\[[+−\d]", text) else "")
@@ -78,6 +78,22 @@ def bounds_of_gain(gain: Interval, metric: str) -> str:
     return said("outcome.bounds", low=low, high=high)
 
 
+def partly(by_label: views.Groups, metric: str) -> list[Saying]:
+    """Whose figures those of a method are, where some clients have none."""
+    whose: dict[tuple[str, int], list[str]] = {}
+    for name, runs in by_label.items():
+        known = views.with_figure(runs, metric)
+        names = [c for c, k in zip(runs[0].clients, known, strict=True) if k]
+        if 0 < len(names) < len(known):
+            who = names[0] if len(names) == 1 else str(len(names))
+            whose.setdefault((who, len(names)), []).append(name)
+    n = len(next(iter(by_label.values()))[0].clients)
+    return [
+        said(f"summary.partly.{'one' if count == 1 else 'many'}", methods=methods, who=who, n=n)
+        for (who, count), methods in whose.items()
+    ]
+
+
 def beside_legend(records: Sequence[Record]) -> list[str]:
     """What such bounds are; or that there are none, where ± does not cover test rows."""
     by_label = views.groups(records)
@@ -103,7 +119,7 @@ def _against(
         if among.sum() > 1:
             values = np.where(among, views.bars(best, runs, metric).mean, math.nan)
             place = int(np.nanargmin(values) if METRICS[metric].higher else np.nanargmax(values))
-            worst = amount(float(values[place]), metric)
+            worst = _amount(float(values[place]), metric)
             text = said("outcome.worst", said=first, who=runs[0].clients[place], value=worst)
         tell = alone is None and views.method(runs[0]) != "central"
         return sentences(text, said("outcome.try_local") if tell else "")
@@ -115,7 +131,7 @@ def _against(
     gain = views.gain_over_seeds(runs, by_label[alone], metric, among)
     if below_nothing(by_label, runs, metric, among):
         same = np.where(among, always_the_same(by_label, runs, metric), math.nan)
-        return against(said("outcome.same", value=amount(float(np.nanmean(same)), metric)))
+        return against(said("outcome.same", value=_amount(float(np.nanmean(same)), metric)))
     if math.isnan(gain.mean):
         return against(said("outcome.no_pair"))
     if gain.seeds == 1:
@@ -140,8 +156,13 @@ def more_or_less(difference: float, metric: str) -> str:
     return said(f"difference.{way}.{METRICS[metric].article}", metric=label(metric), amount=size)
 
 
+def _amount(value: float, metric: str) -> Figure:
+    """A metric with its unit."""
+    return Figure(figure(value, metric) + (f"{numbers.GAP}%" if in_percent(metric) else ""))
+
+
 def _spread(value: Interval, metric: str) -> str:
-    mean = amount(value.mean, metric)
+    mean = _amount(value.mean, metric)
     return mean if math.isnan(value.half) else said("outcome.spread", value=mean, half=half_of(value, metric))
 
 

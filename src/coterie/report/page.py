@@ -10,15 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from coterie.core.errors import BadInput
-from coterie.report import holdings, outcome, summary
+from coterie.report import clients, outcome, summary
 from coterie.report.about import cost_part, notes_part, repeat_part, time_part, what
-from coterie.report.clients import clients_part
+from coterie.report.clients import clients_part, holdings_part
+from coterie.report.close_ups import features_part, traces_part
 from coterie.report.curves import measures_part, rounds_part, sweep_part
-from coterie.report.features import features_part
-from coterie.report.holdings import holdings_part
 from coterie.report.learnable import first_sentence, worse_lines
 from coterie.report.matrices import collected_part, layers_part, matrix_part
-from coterie.report.traces import traces_part
 from coterie.show import html, parts, views
 from coterie.show.blocks import Block, Group, Note, Section, Sentence
 from coterie.show.inks import inks
@@ -35,7 +33,7 @@ def _summary_part(runs: Runs) -> list[Block]:
     made += parts.blocks("summary", runs)
     made.append(runs.table(*summary.cells(records, without=("brier", "ece"))))
     made.append(Sentence(summary.legend(records, trust=False)))
-    return made + ([Sentence(line)] if (line := holdings.small_samples_line(records)) else [])
+    return made + ([Sentence(line)] if (line := clients.small_samples_line(records)) else [])
 
 
 OWN = (
@@ -86,7 +84,7 @@ def report_blocks(sections: Sequence[Runs]) -> tuple[list[Block], list[Block]]:
         came.append(Sentence(what(records), kind="what"))
         warnings = [*runs.failed, *worse_lines(runs.by_label)]
         came += [Note(said("report.line", said=line)) for line in warnings]
-        came += [Note(line)] if (line := holdings.leaks_line(records)) else []
+        came += [Note(line)] if (line := clients.leaks_line(records)) else []
         head.append(Group(came, "outcome"))
         inner = parts.sections(wanted, runs)
         main.append(Section(runs.title if several else "", inner, runs.key, "article"))

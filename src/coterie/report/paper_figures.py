@@ -5,6 +5,7 @@ Some clients have figures of their own: round by round beside their matrices, an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from coterie.core.errors import BadInput
-from coterie.report import features, matrices, traces
+from coterie.report import close_ups, matrices
 from coterie.runs.record import Record
 from coterie.show import figures, intervals, numbers, parts, views
 from coterie.show import inks as colours
@@ -61,18 +62,18 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
     metric, first = views.headline_metric(records), next(iter(by_label.values()))[0]
     made: dict[str, Figure] = {}
     if views.metrics(records):
-        made["rounds"] = rounds(by_label, ink, metric)
+        made["rounds"] = _rounds(by_label, ink, metric)
         drawn = [views.bars(label, runs, metric) for label, runs in by_label.items()]
         title = say.again(said("scores.test", metric=numbers.unit(metric)))
-        made["clients"] = clients(first.clients, drawn, ink, metric, title)
+        made["clients"] = _clients(first.clients, drawn, ink, metric, title)
         others = {label: runs for label, runs in by_label.items() if label != alone}
         if alone is not None and others:
             drawn = [views.gain_bars(x, runs, by_label[alone], metric) for x, runs in others.items()]
             unit = say("paper.points") if numbers.in_percent(metric) else say.metric(metric)
             title = say("paper.gain", alone=alone, unit=unit)
-            made["gains"] = clients(first.clients, drawn, ink, metric, title)
+            made["gains"] = _clients(first.clients, drawn, ink, metric, title)
     for measure in views.metrics(records, views.MEASURED):
-        made[measure.replace("_", "-")] = rounds(by_label, ink, measure, views.MEASURED)
+        made[measure.replace("_", "-")] = _rounds(by_label, ink, measure, views.MEASURED)
     for plot in parts.blocks("paper", Runs("", records)):
         if isinstance(plot, Plot) and plot.paper is not None:
             made[plot.key] = plot.paper()
@@ -82,24 +83,24 @@ def draw(records: Sequence[Record]) -> dict[str, Figure]:
         if found is not None:
             title = say("paper.matrix", method=figures.plain(label), round=found.rounds[-1], seed=found.seed)
             texts = [say(f"matrix.{key}") for key in ("listens", "listened", "weight")]
-            made[figures.unused(f"matrix-{figures.slug(label)}", made)] = matrix(found, title, *texts)
+            made[_unused(f"matrix-{_slug(label)}", made)] = _matrix(found, title, *texts)
         found = matrices.collected(label, runs, order)
         if found is not None:
             title = say(
                 "paper.collected", method=figures.plain(label), rounds=found.of_rounds, seed=found.seed
             )
             texts = [say(f"collected.{key}") for key in ("collects", "from", "rounds")]
-            made[figures.unused(f"collected-{figures.slug(label)}", made)] = matrix(found, title, *texts)
+            made[_unused(f"collected-{_slug(label)}", made)] = _matrix(found, title, *texts)
     for name, figure in _close_ups(by_label, ink).items():
-        made[figures.unused(name, made)] = figure
+        made[_unused(name, made)] = figure
     counted = views.labels(first)
-    made["sizes"] = sizes(first)
+    made["sizes"] = _sizes(first)
     if counted is not None:
-        made["labels"] = labels(first.clients, *counted)
+        made["labels"] = _labels(first.clients, *counted)
     return made
 
 
-def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: str = views.OWN) -> Figure:
+def _rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: str = views.OWN) -> Figure:
     """Metric by round: lines and bands as on the page."""
     figure, axes = figures.sheet(4.5, 3)
     kind, factor = views.band_kind(by_label), numbers.factor(metric)
@@ -126,7 +127,7 @@ def rounds(by_label: views.Groups, ink: Mapping[str, Ink], metric: str, scores: 
     return figure
 
 
-def clients(
+def _clients(
     names: Sequence[str], drawn: Sequence[views.Bars], ink: Mapping[str, Ink], metric: str, title: str
 ) -> Figure:
     """Bars, or dots for many clients; thin lines are intervals over seeds."""
@@ -157,7 +158,7 @@ def clients(
     return figure
 
 
-def matrix(found: matrices.Matrices, title: str, to: str, sender: str, unit: str) -> Figure:
+def _matrix(found: matrices.Matrices, title: str, to: str, sender: str, unit: str) -> Figure:
     """The last frame, with lines between the groups of clients."""
     figure, axes = figures.sheet(4, 3.6)
     values = found.values[-1]
@@ -177,7 +178,7 @@ def matrix(found: matrices.Matrices, title: str, to: str, sender: str, unit: str
     return figure
 
 
-def labels(names: Sequence[str], classes: Sequence[str], by_split: Mapping[str, np.ndarray]) -> Figure:
+def _labels(names: Sequence[str], classes: Sequence[str], by_split: Mapping[str, np.ndarray]) -> Figure:
     """Samples of each class at each client, a panel a split."""
     figure, _ = figures.sheet(4.5, (0.8 + 0.2 * len(classes)) * len(by_split) + 0.6, axes=False)
     panels = np.atleast_1d(figure.subplots(len(by_split), 1, sharex=True))
@@ -192,7 +193,7 @@ def labels(names: Sequence[str], classes: Sequence[str], by_split: Mapping[str, 
     return figure
 
 
-def sizes(record: Record) -> Figure:
+def _sizes(record: Record) -> Figure:
     """Samples of each client by split."""
     figure, axes = figures.sheet(4.5, 2.4)
     below = np.zeros(len(record.clients))
@@ -208,24 +209,24 @@ def sizes(record: Record) -> Figure:
 
 def _close_ups(by_label: views.Groups, ink: Mapping[str, Ink]) -> dict[str, Figure]:
     """Figures by file name; a title says so where only some of the clients have one."""
-    found = traces.traces(by_label, receivers=CLOSE)
+    found = close_ups.traces(by_label, receivers=CLOSE)
     made: dict[str, Figure] = {}
     for label in dict.fromkeys(t.label for t in found):
         mine = [t for t in found if t.label == label]
         for client in dict.fromkeys(c for t in mine for c in t.receivers):
-            name = f"traces-{figures.slug(label)}-{figures.slug(mine[0].record.clients[client])}"
+            name = f"traces-{_slug(label)}-{_slug(mine[0].record.clients[client])}"
             shown = [t for t in mine if client in t.receivers]
-            made[figures.unused(name, made)] = _traced(shown, client, by_label, ink)
-    weighed = features.weighed(by_label)
+            made[_unused(name, made)] = _traced(shown, client, by_label, ink)
+    weighed = close_ups.weighed(by_label)
     if weighed is not None:
         for i in views.thin(range(len(weighed.clients)), CLOSE):
-            name = f"features-{figures.slug(weighed.clients[i])}"
-            made[figures.unused(name, made)] = _parameter_bars(weighed, i, ink)
+            name = f"features-{_slug(weighed.clients[i])}"
+            made[_unused(name, made)] = _parameter_bars(weighed, i, ink)
     return made
 
 
 def _traced(
-    shown: Sequence[traces.Trace], client: int, by_label: views.Groups, ink: Mapping[str, Ink]
+    shown: Sequence[close_ups.Trace], client: int, by_label: views.Groups, ink: Mapping[str, Ink]
 ) -> Figure:
     """A panel of scores, and one for each matrix below it."""
     first, record = shown[0], shown[0].record
@@ -233,15 +234,11 @@ def _traced(
     panels = figure.subplots(1 + len(shown), 1, sharex=True)
     metric = views.headline_metric([record])
     factor = numbers.factor(metric)
-    for score in traces.scores(by_label, views.seed(record), metric):
-        look = ink[score.label]
-        style = {
-            "color": look.colour,
-            "linestyle": figures.DASHES[look.dash],
-            "label": figures.plain(score.label),
-        }
-        panels[0].plot(score.rounds, factor * score.values[:, client], linewidth=1.4, **style)
-    always = traces.commonest(record) if metric == "accuracy" else None
+    for label, rounds, values in close_ups.scores(by_label, views.seed(record), metric):
+        style = {"color": ink[label].colour, "linestyle": figures.DASHES[ink[label].dash]}
+        style["label"] = figures.plain(label)
+        panels[0].plot(rounds, factor * values[:, client], linewidth=1.4, **style)
+    always = close_ups.commonest(record) if metric == "accuracy" else None
     if always is not None:
         panels[0].axhline(
             factor * always[client], color=GREY, linestyle=":", linewidth=1, label=say("traces.commonest")
@@ -266,16 +263,16 @@ def _traced(
     return figure
 
 
-def _lines(trace: traces.Trace, client: int) -> Iterator[tuple[np.ndarray, str, dict[str, Any]]]:
+def _lines(trace: close_ups.Trace, client: int) -> Iterator[tuple[np.ndarray, str, dict[str, Any]]]:
     """A client's row as lines: values by round, the name in the legend ("" for none), and how to draw it."""
-    names, groups = trace.record.clients, traces.groups(trace.record)
-    i, many = trace.receivers.index(client), len(trace.senders) > traces.FEW
+    names, groups = trace.record.clients, close_ups.groups(trace.record)
+    i, many = trace.receivers.index(client), len(trace.senders) > close_ups.FEW
     own_ink = inks([str(s) for s in trace.senders])
     levels, told = sorted(set(groups or ())), set[str]()
     for s, sender in enumerate(trace.senders):
         values = trace.values[:, i, s]
         if sender == client:
-            if traces.has_own_line(trace, i):
+            if close_ups.has_own_line(trace, i):
                 style = {
                     "color": ALONE,
                     "linestyle": "--",
@@ -298,11 +295,11 @@ def _lines(trace: traces.Trace, client: int) -> Iterator[tuple[np.ndarray, str, 
             yield values, figures.plain(names[sender]), style
 
 
-def _parameter_bars(found: features.Weighed, client: int, ink: Mapping[str, Ink]) -> Figure:
+def _parameter_bars(found: close_ups.Weighed, client: int, ink: Mapping[str, Ink]) -> Figure:
     """Parameters by feature, a group of bars for each, a panel for each class if there are more than two."""
     outputs = views.thin(range(len(found.outputs)), PANELS)
-    spreads = {label: features.spread(v)[:, client] for label, v in found.values.items()}
-    rows = features.largest(np.stack([s[0][outputs] for s in spreads.values()]))
+    spreads = {label: close_ups.spread(v)[:, client] for label, v in found.values.items()}
+    rows = close_ups.largest(np.stack([s[0][outputs] for s in spreads.values()]))
     width, places = 0.8 / len(spreads), np.arange(len(rows))
     columns = min(4, len(outputs))
     deep = -(-len(outputs) // columns)
@@ -334,7 +331,7 @@ def _parameter_bars(found: features.Weighed, client: int, ink: Mapping[str, Ink]
     return figure
 
 
-def _title(found: features.Weighed, client: int, rows: int, outputs: int) -> str:
+def _title(found: close_ups.Weighed, client: int, rows: int, outputs: int) -> str:
     counts = {
         "traces.some.clients": (min(CLOSE, len(found.clients)), len(found.clients)),
         "paper.some.parameters": (rows, len(found.features)),
@@ -347,3 +344,12 @@ def _title(found: features.Weighed, client: int, rows: int, outputs: int) -> str
 
 def _legend(axes: Axes) -> None:
     axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _slug(label: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-").lower() or "method"
+
+
+def _unused(name: str, taken: Mapping[str, Any]) -> str:
+    tries = (name if i == 1 else f"{name}-{i}" for i in range(1, len(taken) + 2))
+    return next(t for t in tries if t not in taken)

@@ -135,7 +135,7 @@ def counted(total: int, asked: bool | None, unit: str) -> Iterator[Callable[[str
     if not (sys.stderr.isatty() or in_notebook() if asked is None else asked):
         yield lambda text, done: None
     elif in_notebook():
-        yield notebook_bar(total, unit)
+        yield _notebook_bar(total, unit)
     else:
         with bar_of(total, Console(stderr=True, highlight=False), unit=unit) as bar:
             yield lambda text, done: move(bar, text, done)
@@ -147,7 +147,7 @@ def in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-def notebook_bar(total: int, unit: str) -> Callable[[str, int], None]:
+def _notebook_bar(total: int, unit: str) -> Callable[[str, int], None]:
     """What shows how many are done, and what was done last, in one place of the notebook."""
     from IPython.display import HTML, display
 

@@ -39,11 +39,11 @@ option where nobody knows the true clusters.
 
 def reveals_page() -> str:
     """docs/reveals.md"""
-    rows = "\n".join(f"| `{name}` | {' | '.join(cells(cls().reveals()))} |" for name, cls in METHODS.items())
+    rows = "\n".join(f"| `{name}` | {' | '.join(_cells(cls().reveals()))} |" for name, cls in METHODS.items())
     return PAGE.format(rows=rows)
 
 
-def cells(told: Reveals) -> tuple[str, str, str, str]:
+def _cells(told: Reveals) -> tuple[str, str, str, str]:
     """Who sees models, and which numbers; whether rows move."""
     none = said("reveals.none")
     at_coordinator = (
@@ -62,6 +62,6 @@ def numbers_called(names: Sequence[str]) -> list[str]:
 
 def in_words(told: Reveals) -> str:
     """For a person at a site."""
-    coordinator, sites, numbers, rows = cells(told)
+    coordinator, sites, numbers, rows = _cells(told)
     blanks = {"coordinator": coordinator, "sites": sites, "numbers": numbers, "rows": rows}
     return said("reveals.line", **blanks)

@@ -1,24 +1,37 @@
-"""The summary: one line a method, as plain numbers and as cells, and how to read it."""
+"""The summary: one line a method, as plain numbers and as cells, and how to read it; on a terminal, with what
+else there is to say of the runs below it, and in notebooks.
+"""
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+from rich.text import Text
+
 from coterie import features
 from coterie.metrics.summary import Interval, means_of_known, worst
 from coterie.metrics.table import NAMED
-from coterie.report import outcome
-from coterie.report.learnable import below_nothing, beyond_nothing, nothing_in
+from coterie.report import clients, outcome
+from coterie.report.learnable import below_nothing, beyond_nothing, first_sentence, nothing_in
+from coterie.runs.about import COMMON, SEEING
 from coterie.runs.record import Record
-from coterie.show import numbers, views
+from coterie.show import numbers, parts, views
 from coterie.show.blocks import Table
 from coterie.show.intervals import covers, kind_of, overlap
-from coterie.show.words import Saying, said, sentences
+from coterie.show.parts import Runs
+from coterie.show.terminal import fitted, fitting, print_blocks, rich
+from coterie.show.words import Saying, said, say, sentences
 
 Cells = tuple[list[str], list[list[str]]]
 COST = ("column.models", "column.traffic", "column.training")
+MANY = 40  # methods that a notebook does not list any more
 
 
 def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -68,13 +81,6 @@ def _standing(
         none = Interval(math.nan, math.nan, 0)
         found[gain] = views.gain_over_seeds(runs, alone, metric) if alone else none
     return found
-
-
-def summary_html(records: Sequence[Record]) -> str:
-    """The summary as an HTML table by itself, without ECE, which the page has a part of its own for."""
-    from coterie.show.html import table_html  # templates are read only where there is a page
-
-    return table_html(Table(*cells(records, without=("brier", "ece"))))
 
 
 def cells(records: Sequence[Record], without: Sequence[str] = ("brier",)) -> Cells:
@@ -149,7 +155,7 @@ def legend(records: Sequence[Record], trust: bool = True, without: Collection[st
         lines.append(said(f"summary.gain.{'points' if numbers.in_percent(main) else 'unit'}", alone=alone))
         lines += [said("summary.below_said")] if said("summary.below") in no_gains(by_label).values() else []
         lines += outcome.beside_legend(records)
-    lines += [said("report.line", said=text) for text in partly(by_label, main)]
+    lines += [said("report.line", said=text) for text in outcome.partly(by_label, main)]
     if "column.models" not in without:
         lines.append(said("summary.models" if one else "summary.models_seeds"))
     lines += [said("summary.lower", metric=m) for m, up in views.own_metrics(records).items() if not up]
@@ -173,22 +179,6 @@ def _seeds(records: Sequence[Record]) -> Saying:
     return said("summary.seeds_none", n=seeds, why=said(f"summary.{why}"), covers=covers(records))
 
 
-def partly(by_label: views.Groups, metric: str) -> list[Saying]:
-    """Whose figures those of a method are, where some clients have none."""
-    whose: dict[tuple[str, int], list[str]] = {}
-    for label, runs in by_label.items():
-        known = views.with_figure(runs, metric)
-        names = [c for c, k in zip(runs[0].clients, known, strict=True) if k]
-        if 0 < len(names) < len(known):
-            who = names[0] if len(names) == 1 else str(len(names))
-            whose.setdefault((who, len(names)), []).append(label)
-    n = len(next(iter(by_label.values()))[0].clients)
-    return [
-        said(f"summary.partly.{'one' if count == 1 else 'many'}", methods=labels, who=who, n=n)
-        for (who, count), labels in whose.items()
-    ]
-
-
 def measures_legend(records: Sequence[Record], drift: bool = True) -> str:
     """What was measured, in words."""
     measured = views.metrics(records, views.MEASURED)
@@ -204,3 +194,95 @@ def unfinished(records: Sequence[Record]) -> list[Saying]:
         of = r.config.get("rounds", "?")
         lines.append(said("summary.stopped", method=r.label, seed=views.seed(r), done=r.done, of=of))
     return lines
+
+
+# on a terminal, and in a notebook
+
+
+def render_table(records: Sequence[Record], width: int | None = None) -> RichTable:
+    """The summary; what `width` has no room for is left out, the least important first. Where accuracy is
+    blind, what sees stays.
+    """
+    header, rows = cells(records)
+    gain, worst, cost = said("column.gain"), said("column.worst"), list(map(said, COST))
+    seeing = [title for title in map(numbers.unit, seeing_metrics(records)) if title in header]
+    every, least = len(header), 1 + len(seeing) if seeing else 3 if gain in header else 2
+    first = [*seeing, header[1], gain, *views.own_metrics(records), worst, *cost]
+    order = [header[0], *(h for h in first if h in header), *(h for h in header[1:] if h not in first)]
+    kept, rows = fitted(header, rows, order, least, width)
+    known = {say.again(title) for title in kept}
+    gone = {text.key for text in (gain, worst, *cost) if say.again(text) not in known}
+    gone |= set() if say.again(numbers.unit("sensitivity")) in known else {"sensitivity"}
+    notes = [legend(records, trust="ECE" in kept, without=gone)]
+    notes += [said("report.unfinished", text=text) for text in unfinished(records)]
+    notes += [said("summary.wider")] if len(kept) < every else []
+    return rich(kept, rows, notes)
+
+
+def seeing_metrics(records: Sequence[Record]) -> tuple[str, ...]:
+    """What tells models apart where one class is common at some client, or nobody knows whether it is: AUC,
+    and what ways are compared by then. Nothing where accuracy does.
+    """
+    if views.task(records[0]) != "classification":
+        return ()
+    counts = [(client.get("labels") or [()])[0] for r in records for client in r.about["clients"]]
+    seen = all(sum(rows) and max(rows) < COMMON * sum(rows) for rows in counts)
+    return () if seen else ("auc", SEEING)
+
+
+def print_table(records: Sequence[Record], console: Console | None = None) -> None:
+    """Prints the summary and what belongs to it, as wide as the console allows."""
+    console = console or Console()
+    console.print(render_table(records, console.width))
+    if text := clients.leaks_line(records):
+        console.print(Text(text, style="bold"))
+    if text := clients.small_samples_line(records):
+        console.print(Text(say.again(text), style="dim"))
+    if "recall" in views.metrics(records, views.MEASURED):  # measured against true groups
+        short, long = (measures_legend(records, drift=drift) for drift in (False, True))
+        console.print()
+        console.print(fitting(*measured_cells(records), long, short, console.width))
+    print_blocks(parts.blocks("screen", Runs("", records)), console)
+
+
+def render_listening(records: Sequence[Record], labels: Sequence[str], width: int) -> RichTable:
+    """For each client whom it listens to most, by each of these methods; those of a cell go one below the
+    other where they do not fit side by side.
+    """
+    by_label = views.groups(records)
+    found = [clients.listened(by_label[label]) for label in labels]
+    for between in (", ", "\n"):
+        texts = [[between.join(line) or "nobody" for line in column] for column in found]
+        columns = [["client", *records[0].clients]]
+        columns += [[label, *column] for label, column in zip(labels, texts, strict=True)]
+        wide = sum(max(cell_len(part) for cell in c for part in cell.split("\n")) + 2 for c in columns)
+        if wide <= width:
+            break
+    titles = (escape(column[0]) for column in columns)
+    table = RichTable(*titles, box=None, header_style="bold", pad_edge=False)
+    for row in zip(*(column[1:] for column in columns), strict=True):
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def summary_html(records: Sequence[Record]) -> str:
+    """The summary as an HTML table by itself, without ECE, which the page has a part of its own for."""
+    from coterie.show.html import table_html  # templates are read only where there is a page
+
+    return table_html(Table(*cells(records, without=("brier", "ece"))))
+
+
+def runs_html(kind: str, records: Sequence[Record]) -> str:
+    """Runs as what came out in one sentence, and the summary."""
+    many = len(views.groups(records))
+    table = summary_html(records) if many <= MANY else ""
+    more = f"<p>{numbers.several(many, 'method')}: .summary() has them all</p>" if not table else ""
+    first = f"<p>{html.escape(leaking)}</p>" if (leaking := clients.leaks_line(records)) else ""
+    said = f"{first_sentence(records)} {outcome.headline(records)}"
+    return f"<div><p><b>{kind}</b> {html.escape(said)}</p>{first}{table}{more}</div>"
+
+
+def lines_html(kind: str, lines: Sequence[str]) -> str:
+    """What there is to say of a thing, line by line."""
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<div><p><b>{html.escape(kind)}</b></p><ul>{items}</ul></div>"

@@ -23,10 +23,10 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import coterie
 from coterie.core import belief as tree
@@ -117,60 +117,43 @@ SHARE = 0.1  # of the median client's training rows
 LIKELY = 0.8  # an accuracy for which the half width is told
 MARK = "†"
 
-Described = Mapping[str, Any]
-"""What a record says of a client: name, train, validation, test, labels."""
-
-
-class _Place(NamedTuple):
-    client: Described
-    median: float
-    task: str
-
 
 def half_width(rows: int, accuracy: float = LIKELY) -> float:
     """Of the 95 % interval of an accuracy on so many rows, in points."""
     return 196 * math.sqrt(accuracy * (1 - accuracy) / rows)
 
 
-def _few_test_rows(place: _Place) -> str:
-    rows = int(place.client.get("test") or 0)
-    if not 0 < rows < TEST:
-        return ""
-    text = counted("small.test", rows)
-    if place.task != "classification":
-        return text
-    accuracy, half = Figure(f"{100 * LIKELY:.0f} %"), f"{half_width(rows):.0f}"
-    return said("small.known", rows=text, accuracy=accuracy, half=half)
-
-
-def one_class(place: _Place) -> str:
-    labels = place.client.get("labels")
-    if not labels:
-        return ""
-    parts = dict(zip(("training", "test"), (labels[0], labels[-1]), strict=True))
-    single = [name for name, counts in parts.items() if sum(1 for c in counts if c) == 1]
-    what = "one_class"
-    if place.task == "survival":  # events alone are no lack: their order is learnt
-        what, single = "no_event", [name for name in single if not parts[name][1]]
-    return said(f"small.{what}.{'both' if len(single) > 1 else single[0]}") if single else ""
-
-
-def _much_smaller(place: _Place) -> str:
-    rows = int(place.client.get("train") or 0)
-    few = rows < SHARE * place.median
-    return counted("small.median", rows, median=f"{place.median:.0f}") if few else ""
-
-
-RULES: tuple[Callable[[_Place], str], ...] = (_few_test_rows, one_class, _much_smaller)
-"""What each says of a client; nothing where it does not hold."""
-
-
-def comments(clients: Sequence[Described], task: str = "classification") -> dict[str, str]:
-    """By client, of those whose figures rest on little."""
+def comments(clients: Sequence[Mapping[str, Any]], task: str = "classification") -> dict[str, str]:
+    """By client (name, train, validation, test, labels), of those whose figures rest on little."""
     known = [c for c in clients if c.get("train")]
     median = statistics.median(int(c["train"]) for c in known) if known else 0.0
-    found = {str(c["name"]): [s for rule in RULES if (s := rule(_Place(c, median, task)))] for c in known}
-    return {name: semicolons(some) for name, some in found.items() if some}
+    found = {}
+    for client in known:
+        told, train, test = list[str](), int(client["train"]), int(client.get("test") or 0)
+        if 0 < test < TEST:
+            rows = counted("small.test", test)
+            accuracy, half = Figure(f"{100 * LIKELY:.0f} %"), f"{half_width(test):.0f}"
+            sure = said("small.known", rows=rows, accuracy=accuracy, half=half)
+            told.append(sure if task == "classification" else rows)
+        if single := _one_class(client.get("labels") or (), task):
+            told.append(single)
+        if train < SHARE * median:
+            told.append(counted("small.median", train, median=f"{median:.0f}"))
+        if told:
+            found[str(client["name"])] = semicolons(told)
+    return found
+
+
+def _one_class(labels: Sequence[Sequence[int]], task: str) -> str:
+    """Of rows counted by class, of training rows first and of test rows last."""
+    if not labels:
+        return ""
+    parts = {"training": labels[0], "test": labels[-1]}
+    single = [name for name, counts in parts.items() if sum(1 for c in counts if c) == 1]
+    what = "one_class"
+    if task == "survival":  # events alone are no lack: their order is learnt
+        what, single = "no_event", [name for name in single if not parts[name][1]]
+    return said(f"small.{what}.{'both' if len(single) > 1 else single[0]}") if single else ""
 
 
 # the class that one looks for

@@ -115,7 +115,15 @@ def body_of(folder: Path | str, model: nn.Module | None = None) -> Body:
         last, inputs, outputs = str(shape["last"]), tuple(shape["inputs"]), int(shape["outputs"])
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
         raise BadRun(f"{path} is damaged ({error}): run it again with another --out") from None
-    body = headless(model or _built(Path(folder), inputs, outputs), last, inputs)
+    if model is None:
+        config = read_toml(Path(folder) / "config.toml")
+        load_plugins(config.get("plugins", ()))
+        name = config["model"]
+        if name not in MODELS:
+            raise BadRun(f"{folder} trained a module of your own, a {name}: give it as model=")
+        options = coerced(MODELS[name], config.get(name, {}), f"model {name}")
+        model = MODELS[name](**options).build(inputs, outputs, 0)
+    body = headless(model, last, inputs)
     precision = next(t.dtype for t in tensors.values() if t.is_floating_point())
     tree.load(body.network.to(precision), tensors)
     return body
@@ -130,16 +138,6 @@ def network_of(folder: Path | str, client: str, model: nn.Module | None = None) 
     return body.with_last(tree.load(last, own[client]))
 
 
-def _built(folder: Path, inputs: tuple[int, ...], outputs: int) -> nn.Module:
-    config = read_toml(folder / "config.toml")
-    load_plugins(config.get("plugins", ()))
-    name = config["model"]
-    if name not in MODELS:
-        raise BadRun(f"{folder} trained a module of your own, a {name}: give it as model=")
-    cls = MODELS[name]
-    return cls(**coerced(cls, config.get(name, {}), f"model {name}")).build(inputs, outputs, 0)
-
-
 # the facts of a model card
 
 OWN, POINT = "own/test", "point/test"
@@ -151,6 +149,7 @@ def facts_of(record: Record, client: str) -> dict[str, Any]:
     scored = list(record.evaluated())
     scores = scored[-1]["scores"] if scored else {}
     which = POINT if POINT in scores else OWN
+    finals = {metric: record.final(metric, which)[number] for metric in scores.get(which, {})}
     return {
         "method": settings.method,
         "data": settings.data,
@@ -163,7 +162,7 @@ def facts_of(record: Record, client: str) -> dict[str, Any]:
         "notes": [str(note) for note in member["notes"]],
         "leaks": [dict(leak) for leak in about.get("leaks") or () if leak["site"] in ("", client)],
         "circle": _circle_of(record, number),
-        "scores": {m: known(record.final(m, which)[number]) for m in scores.get(which, {})},
+        "scores": {m: v if math.isfinite(v) else None for m, v in finals.items()},
         "of": which,
         "calibrate": settings.calibrate,
         "calibration": [] if which == POINT else _bins_of(record, number),
@@ -194,10 +193,6 @@ def _bins_of(record: Record, number: int) -> list[list[float]]:
         for b in range(bins)
         if tally.samples[number, b] > 0
     ]
-
-
-def known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 # what the models said of test rows

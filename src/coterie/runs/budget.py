@@ -34,19 +34,15 @@ def read_budget(specs: Sequence[str]) -> dict[str, float]:
                 raise UnknownName("budget", kind, KINDS)
             if kind in found:
                 raise BadInput(f"budget {kind} is given twice: give it once")
-            found[kind] = _amount(kind, text)
+            # a number above 0, with k, M, G or T behind it if wanted; steps and bytes are whole
+            read = re.fullmatch(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*([kMGT]?)", text)
+            value = float(read[1]) * UNITS[read[2]] if read else math.nan
+            if not 0 < value < 2**63 or (kind in REPEATED and value != int(value)):
+                whole = "a whole number" if kind in REPEATED else "a number"
+                raise BadInput(f"budget {kind}={shown(text)} must be {whole} above 0: try {kind}={TRY[kind]}")
+            found[kind] = value
     wrong.refuse()
     return found
-
-
-def _amount(kind: str, text: str) -> float:
-    """A number above 0, with k, M, G or T behind it if wanted; steps and bytes are whole."""
-    read = re.fullmatch(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*([kMGT]?)", text)
-    value = float(read[1]) * UNITS[read[2]] if read else math.nan
-    if not 0 < value < 2**63 or (kind in REPEATED and value != int(value)):
-        whole = "a whole number" if kind in REPEATED else "a number"
-        raise BadInput(f"budget {kind}={shown(text)} must be {whole} above 0: try {kind}={TRY[kind]}")
-    return value
 
 
 def specs_of(budget: Sequence[str] | Mapping[str, float]) -> tuple[str, ...]:

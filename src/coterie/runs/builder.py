@@ -252,11 +252,9 @@ class Builder:
         )
         met = settings.made("net").meet(rule)
         settings = settings.for_task(met.roster.task)
-        model_of, roster, key = settings.made("model"), met.roster, Key(settings.seed)
+        model_of, roster = settings.made("model"), met.roster
         check_model(model_of, settings.model, roster)
-        seeds = [key.at("model", i).integer() for i in range(len(roster))]
-        several = settings.init == "independent"
-        built = [model_of.build(roster.shape, roster.outputs, s) for s in seeds[: None if several else 1]]
+        built = _first_models(model_of, settings, roster)
         check_outputs(built[0], roster, torch.zeros(1, *roster.shape))
         made = Made(settings.model, settings.options.get(settings.model, {}), settings.plugins)
         noted = (*met.notes, *note_on_sites(settings.targets, roster.task, settings.model, made.options))
@@ -267,7 +265,7 @@ class Builder:
     def _deal(self, settings: Settings, check: Check) -> Setup:
         if NETS[settings.net].meets:
             return self._meet(settings)
-        key, dealt = Key(settings.seed), self._dealt(settings)
+        dealt = self._dealt(settings)
         roster = roster_of(dealt.clients)
         settings = settings.for_task(roster.task)
         own = settings.options.get(settings.model, {})
@@ -275,13 +273,10 @@ class Builder:
         settings = dataclasses.replace(settings, options={**settings.options, settings.model: own})
         model_of = settings.made("model")
         check_model(model_of, settings.model, roster)
-        seeds = [key.at("model", i).integer() for i in range(len(roster))]
-        model = model_of.build(roster.shape, roster.outputs, seeds[0])
-        others = seeds[1:] if settings.init == "independent" else []
-        built = (model, *(model_of.build(roster.shape, roster.outputs, s) for s in others))
+        built = _first_models(model_of, settings, roster)
         setup = set_up(
             dealt.clients,
-            model,
+            built[0],
             tree.stack([tree.belief_of(m) for m in built]),
             (*dealt.notes, *note_on_scale(own)),
             check,
@@ -297,6 +292,13 @@ class Builder:
             published=dealt.published,
         )
         return dataclasses.replace(setup, columns=dealt.columns)
+
+
+def _first_models(model_of: Any, settings: Settings, roster: Roster) -> list[nn.Module]:
+    """One for all clients, or one for each, from seeds of their own."""
+    many = len(roster) if settings.init == "independent" else 1
+    seeds = (Key(settings.seed).at("model", i).integer() for i in range(many))
+    return [model_of.build(roster.shape, roster.outputs, seed) for seed in seeds]
 
 
 def _told(settings: Settings, names: Sequence[str]) -> list[Any]:

@@ -32,8 +32,7 @@ from coterie.methods.baselines import NOTHING
 from coterie.runs.builder import Builder
 from coterie.runs.experiment import Experiment, for_use
 from coterie.runs.folder import is_run, read_record, refuse_full, way_on
-from coterie.runs.go_on import Around, beside_nothing, run_in
-from coterie.runs.loop import Watch
+from coterie.runs.loop import Around, Watch, beside_nothing, run_in
 from coterie.runs.record import Record
 from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.storage.atomic import write_whole

@@ -56,9 +56,13 @@ def side_by_side(tasks: int, jobs: int, work: Work) -> Iterator[dict[str, Any]]:
             listed.seek(0)
             for _ in range(jobs):
                 child = os.fork()
-                if not child:
-                    os.close(heard)
-                    _work(listed.fileno(), said, parent, jobs, work)
+                if not child:  # whatever happens, it does not go on as a second parent
+                    code = 1
+                    try:
+                        os.close(heard)
+                        code = _tasks(listed.fileno(), said, parent, jobs, work)
+                    finally:
+                        os._exit(code)
                 children.append(child)
         os.close(said)
         with os.fdopen(heard) as lines:
@@ -77,15 +81,6 @@ def side_by_side(tasks: int, jobs: int, work: Work) -> Iterator[dict[str, Any]]:
             os.kill(child, signal.SIGTERM)
         for child in children:
             os.waitpid(child, 0)
-
-
-def _work(listed: int, said: int, parent: int, jobs: int, work: Work) -> None:
-    """What a process does, to its end: whatever happens, it does not go on as a second parent."""
-    code = 1
-    try:
-        code = _tasks(listed, said, parent, jobs, work)
-    finally:
-        os._exit(code)
 
 
 def _tasks(listed: int, said: int, parent: int, jobs: int, work: Work) -> int:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,21 +20,24 @@ from torch import Tensor
 from coterie.core import belief as tree
 from coterie.core.belief import Belief
 from coterie.core.clock import CLOCK
-from coterie.core.errors import BadData, BadInput, Diverged, Refused
+from coterie.core.errors import BadData, BadInput, BadRun, Diverged, Refused
 from coterie.core.held import Held, at_coordinator, handles_in, hold
 from coterie.core.method import UNTRAINED, Info, Models, asked, only_for, state_type
 from coterie.core.observer import NOBODY, Observer
 from coterie.engines.threads import narrow, use
 from coterie.runs.artifacts import facts_of, save_body, save_origin
-from coterie.runs.divergence import refuse_diverged
 from coterie.runs.experiment import Experiment
-from coterie.runs.folder import Folder, read_record
+from coterie.runs.folder import Folder, is_run, read_record
 from coterie.runs.hooks import Run, Turn, hooks, retry_look, retry_round
 from coterie.runs.record import Record, line, triplets
-from coterie.runs.scoring import evaluate, figures, measured
+from coterie.runs.scoring import evaluate, figures, measured, refuse_diverged
+from coterie.runs.settings import digest
 from coterie.storage.rounds import write_round
 
+T = TypeVar("T")
 Watch = Callable[[Record], None]
+Around = Callable[[Path], AbstractContextManager[Any]]
+"""What is entered while a run is played in a folder, such as a tracker of energy."""
 KEPT = 2**24  # bytes of models that a run without a folder keeps for its report
 
 
@@ -343,3 +347,47 @@ def _owned(models: Models, names: Sequence[str]) -> tuple[list[str], Tensor]:
 def same_threads(record: Record) -> None:
     """The number of threads decides the order of sums: a resumed run takes the one it began with."""
     use(int(record.about["machine"]["threads"]))
+
+
+# in a folder: from its start, or on from where it was cut off; shell and Python come here
+
+
+def beside_nothing(folder: Path) -> AbstractContextManager[Any]:
+    return nullcontext()
+
+
+def run_in(
+    path: Path | None,
+    prepare: Callable[[], Experiment],
+    label: str,
+    watch: Watch,
+    made: Callable[[Experiment, Outcome], T],
+    around: Around = beside_nothing,
+    begin: Callable[[], None] = lambda: None,
+) -> T:
+    """Runs what `prepare` makes, in a folder if one is given, or what is left of it there. Gives what is
+    `made` of it while its net is still open. `begin` may put into a new folder what the run goes on from.
+    """
+    past = read_record(path) if path is not None and is_run(path) else None
+    if past is not None:
+        same_threads(past)  # before a server trains: their number changes its bits
+    experiment = prepare()
+    with ExitStack() as inside:
+        inside.callback(experiment.net.close)
+        folder = None
+        if past is not None and path is not None:
+            _refuse_other(path, past, experiment)
+            folder = inside.enter_context(closing(Folder(path)))
+        elif path is not None:
+            folder = inside.enter_context(closing(Folder.create(path, experiment.config, experiment.about)))
+            begin()
+        if path is not None:
+            inside.enter_context(around(path))
+        return made(experiment, run(experiment, folder, label, watch))
+
+
+def _refuse_other(path: Path, past: Record, experiment: Experiment) -> None:
+    if "given" in experiment.config and digest(past.config) != digest(experiment.config):
+        raise BadRun(f"{path} belongs to another config, model or data: start anew with another out")
+    if past.about["fingerprint"] != experiment.about["fingerprint"]:
+        raise BadRun(f"{path}: the data or the first model differ from those it began with: start anew")

@@ -62,7 +62,7 @@ class Record:
     matrices   name -> round -> [receiver, sender], further ones that the method fills; NaN is nothing
     models     a function: client -> its tensors by name, of those that have a model of their own; nothing
                before the run is over
-    diverged   a function: how training diverged, if it did (see `divergence.py`); such a run has no result
+    diverged   a function: how training diverged, if it did (see `scoring.py`); such a run has no result
     more       what features keep of a run, by name: a function each
 
     What features know of a record is asked by name too, as if it were a method: `record.spent()`,
@@ -154,7 +154,7 @@ class Record:
         n, found = len(self.clients), dict[int, float]()
         for m in (m for m in reversed(self.metrics) if m["scores"] is not None):
             values = m["scores"].get(scores, {}).get(metric, ())
-            for i in (i for i, here in enumerate(scored(m) if values else ()) if here and i not in found):
+            for i in (i for i, here in enumerate(_scored(m) if values else ()) if here and i not in found):
                 found[i] = float("nan") if values[i] is None else float(values[i])
             if len(found) == n:
                 break
@@ -266,7 +266,7 @@ class Record:
         """Who was away when models were scored last, and after which round it was last scored."""
         last: dict[str, int] = {}
         for m in self.evaluated():
-            last |= {c: m["round"] for c, here in zip(self.clients, scored(m), strict=True) if here}
+            last |= {c: m["round"] for c, here in zip(self.clients, _scored(m), strict=True) if here}
         newest = max((m["round"] for m in self.evaluated()), default=0)
         return {client: r for client, r in last.items() if r < newest}
 
@@ -306,7 +306,7 @@ def spans(rounds: Sequence[int]) -> str:
     return ", ".join(said[:5]) + (", ..." if len(said) > 5 else "")
 
 
-def scored(entry: Mapping[str, Any]) -> list[bool]:
+def _scored(entry: Mapping[str, Any]) -> list[bool]:
     """Which clients were there, with a model of their own, when a round's models were scored: those with any
     figure at all.
     """

@@ -16,6 +16,7 @@ catches up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -48,26 +49,19 @@ def config_for(config: Mapping[str, Any], me: str) -> dict[str, Any]:
     out = {*_OF_THE_LEAD, str(config.get("engine"))}
     kept = {name: value for name, value in config.items() if name not in out}
     if "wrap" in kept:
-        kept["wrap"] = [spec for spec in kept["wrap"] if _concerns(spec, me)]
-    return {
-        name: _without_paths(name, value) if isinstance(value, Mapping) else value
-        for name, value in kept.items()
-    }
-
-
-def _concerns(spec: str, me: str) -> bool:
-    """Whether a wrapper is of the whole run, or a circle is this client's or was left by it."""
-    name, options = read_wrap(spec)
-    return name != "circle" or me in (options.get("of"), options.get("without"))
-
-
-def _without_paths(part: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        # those of the whole run; a circle, where it is this client's or was left by it
+        wraps = {spec: read_wrap(spec) for spec in kept["wrap"]}
+        whose = {spec: (options.get("of"), options.get("without")) for spec, (_, options) in wraps.items()}
+        kept["wrap"] = [spec for spec in kept["wrap"] if wraps[spec][0] != "circle" or me in whose[spec]]
     hidden = {("federation", "kit"), ("advised", "choice")}
-    return {
-        name: value
-        for name, value in options.items()
-        if (part, name) not in hidden and not (isinstance(value, str) and ("/" in value or "\\" in value))
-    }
+    for part, options in kept.items():
+        if isinstance(options, Mapping):
+            kept[part] = {
+                name: value
+                for name, value in options.items()
+                if (part, name) not in hidden and not (isinstance(value, str) and re.search(r"[/\\]", value))
+            }
+    return kept
 
 
 def about_for(about: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -180,18 +174,16 @@ def _similar(told: Mapping[str, Any], number: int, me: str) -> dict[str, Any]:
 
 def _contributions(told: Mapping[str, Any], number: int, me: str) -> dict[str, Any]:
     """What others gave to it, as its own rows say: of each game, its row."""
-    by = {
-        name: {**found, "games": [_game(g, number) for g in found["games"] if number in g["receivers"]]}
-        for name, found in told["by"].items()
-    }
+    by = {}
+    for name, found in told["by"].items():
+        games = []
+        for game in (g for g in found["games"] if number in g["receivers"]):
+            at = game["receivers"].index(number)
+            figures = {k: [game[k][at]] for k in ("value", "variance", "freedom", "hidden") if k in game}
+            said = {"said": game["said"]} if "said" in game else {}
+            games.append({"receivers": [number], "senders": game["senders"], **figures, **said})
+        by[name] = {**found, "games": games}
     return {**{key: told[key] for key in ("level", "rows", "unvalued")}, "by": by}
-
-
-def _game(game: Mapping[str, Any], number: int) -> dict[str, Any]:
-    at = game["receivers"].index(number)
-    figures = {k: [game[k][at]] for k in ("value", "variance", "freedom", "hidden") if k in game}
-    said = {"said": game["said"]} if "said" in game else {}
-    return {"receivers": [number], "senders": game["senders"], **figures, **said}
 
 
 def _rule(told: Mapping[str, Any], number: int, me: str) -> dict[str, Any]:
@@ -288,8 +280,10 @@ class ViewPublisher:
         ends = self.over and first + len(rounds) > last and number not in self.told
         if number not in self.waiting or not (rounds or ends):
             return None
-        head = {} if number in self.headed else self._head(number)
-        told = {**head, "rounds": [self._round(r, number) for r in rounds]}
+        told: dict[str, Any] = {"rounds": [self._round(r, number) for r in rounds]}
+        if number not in self.headed:
+            config = config_for(self.record.config, self.record.clients[number])
+            told = {"config": config, "about": about_for(self.record.about, number), **told}
         return {**told, "end": self._end(number)} if ends else told
 
     def answered(self, number: int, order: Mapping[str, Any], answer: Any) -> bool:
@@ -310,11 +304,6 @@ class ViewPublisher:
             return True
         self.waiting.discard(number)
         return False
-
-    def _head(self, number: int) -> dict[str, Any]:
-        record = self.record
-        config = config_for(record.config, record.clients[number])
-        return {"config": config, "about": about_for(record.about, number)}
 
     def _round(self, r: int, number: int) -> dict[str, Any]:
         written, record = self._written(r), self.record

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -86,12 +85,3 @@ def plain(name: str) -> str:
     """A name that matplotlib has room for: one line, not too long."""
     text = " ".join(str(name).split())
     return text if len(text) <= 18 else f"{text[:12]}…{text[-5:]}"
-
-
-def slug(label: str) -> str:
-    return re.sub(r"[^A-Za-z0-9]+", "-", label).strip("-").lower() or "method"
-
-
-def unused(name: str, taken: Mapping[str, Any]) -> str:
-    tries = (name if i == 1 else f"{name}-{i}" for i in range(1, len(taken) + 2))
-    return next(t for t in tries if t not in taken)

@@ -106,11 +106,11 @@ def as_markdown() -> str:
     return "\n".join(["| term | in plain words | what it is |", "| --- | --- | --- |", *rows])
 
 
-def write_again(page: Path) -> None:
+def _write_again(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     start, rest = text.split("| term |", 1)
     page.write_text(start + as_markdown() + rest[rest.index("\n\n") :], encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_again(Path("docs") / "glossary.md")
+    _write_again(Path("docs") / "glossary.md")

@@ -38,16 +38,17 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {"t": said, "terms": terms, "data": _as_json, "base64": _in_letters}
-    made.globals |= {"show": blocks_to_html, "say": say, "resource": resource, "kind_of": kind_of}
+    made.filters |= {
+        "t": _said,
+        "terms": lambda text: Markup(glossary.linked(say.again(text))),  # links to what they mean
+        "data": _as_json,
+        "base64": lambda data: base64.b64encode(data).decode(),
+    }
+    made.globals |= {"show": blocks_to_html, "say": say, "resource": _resource, "kind_of": _kind_of}
     return made
 
 
-def _in_letters(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def kind_of(block: Block) -> str:
+def _kind_of(block: Block) -> str:
     """By which macro of `templates/blocks.html` it is rendered: plot of a Plot."""
     return type(block).__name__.lower()
 
@@ -61,7 +62,7 @@ def blocks_to_html(blocks: Sequence[Block], served: bool = False, terms: bool = 
     """Blocks one after the other. `served`: on a page, which has no glossary, and whose figures are drawn
     when they are seen.
     """
-    return Markup("").join(getattr(_how(), kind_of(b))(b, served, terms and not served) for b in blocks)
+    return Markup("").join(getattr(_how(), _kind_of(b))(b, served, terms and not served) for b in blocks)
 
 
 def document(
@@ -89,34 +90,29 @@ def glossary_of(body: Markup) -> Markup:
     return Markup(_how().glossary(glossary.linked_in(body)))
 
 
-def said(text: str | Cell) -> Markup:
+def _said(text: str | Cell) -> Markup:
     """In the language that is spoken, escaped."""
     return Markup(html.escape(say.again(text.text if isinstance(text, Cell) else text)))
 
 
-def terms(text: str) -> Markup:
-    """The same, with a link at each of the field's words to what it means."""
-    return Markup(glossary.linked(say.again(text)))
-
-
 def _as_json(value: Any) -> Markup:
     """Data for the page's scripts; a browser does not run it."""
-    text = json.dumps(again(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_again(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return Markup(text.replace("<", "\\u003c"))
 
 
-def again(value: Any) -> Any:
+def _again(value: Any) -> Any:
     """What a plot says, in the language that is spoken. Nearly all of it are numbers."""
     if value is None or isinstance(value, float | int):
         return value
     if isinstance(value, str):
         return value if type(value) is str else say.again(value)
     if isinstance(value, list | tuple):
-        return [again(v) for v in value]
-    return {key: again(v) for key, v in value.items()} if isinstance(value, Mapping) else value
+        return [_again(v) for v in value]
+    return {key: _again(v) for key, v in value.items()} if isinstance(value, Mapping) else value
 
 
-def resource(name: str) -> Markup:
+def _resource(name: str) -> Markup:
     """A file of ours that goes into a document as it is."""
     return Markup(files("coterie.show").joinpath("static", name).read_text(encoding="utf-8"))
 

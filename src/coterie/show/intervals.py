@@ -92,7 +92,7 @@ def over(records: Sequence[Record]) -> Saying:
     return said(f"covers.over.{kind_of(records)}")
 
 
-class Bounds(NamedTuple):
+class _Bounds(NamedTuple):
     """Between which gains lie, over rows, NaN where that is not known: [low, high] of the mean over clients,
     and of each client [low and high, client].
     """
@@ -101,14 +101,14 @@ class Bounds(NamedTuple):
     each: np.ndarray
 
 
-def _unknown(clients: int) -> Bounds:
-    return Bounds(np.full(2, math.nan), np.full((2, clients), math.nan))
+def _unknown(clients: int) -> _Bounds:
+    return _Bounds(np.full(2, math.nan), np.full((2, clients), math.nan))
 
 
-_known: dict[tuple[object, ...], tuple[list[weakref.ref[Record]], Bounds]] = {}
+_known: dict[tuple[object, ...], tuple[list[weakref.ref[Record]], _Bounds]] = {}
 
 
-def bounds_of(pairs: Sequence[tuple[Record, Record]], metric: str, among: np.ndarray) -> Bounds:
+def bounds_of(pairs: Sequence[tuple[Record, Record]], metric: str, among: np.ndarray) -> _Bounds:
     """Of runs and training alone, a pair for each seed; the mean is over `among` [client]."""
     nothing, records = _unknown(len(among)), [r for pair in pairs for r in pair]
     if metric not in BY_ROW or not pairs:
@@ -130,14 +130,14 @@ def bounds_of(pairs: Sequence[tuple[Record, Record]], metric: str, among: np.nda
     each = [came] if kind == "training" else [[both] for both in came]
     keys = [Key(int(run.config.get("seed", 0))).at("rows") for run, _ in pairs]
     some = [_bounds(part, metric, among, key) for part, key in zip(each, keys, strict=False)]
-    found = Bounds(*(np.mean(np.stack(parts), axis=0) for parts in zip(*some, strict=True)))
+    found = _Bounds(*(np.mean(np.stack(parts), axis=0) for parts in zip(*some, strict=True)))
     if len(_known) == KEPT:
         _known.clear()
     _known[mark] = ([weakref.ref(r) for r in records], found)
     return found
 
 
-def _bounds(runs: Sequence[tuple[Outcomes, Outcomes]], metric: str, among: np.ndarray, key: Key) -> Bounds:
+def _bounds(runs: Sequence[tuple[Outcomes, Outcomes]], metric: str, among: np.ndarray, key: Key) -> _Bounds:
     """Of seeds with the same rows."""
     sizes = np.stack([o.sizes for both in runs for o in both])
     # of one row the spread is not known, and who was not scored in all runs is not compared

@@ -31,11 +31,6 @@ def figure(value: float, metric: str, sign: bool = False, like: float | None = N
     return number(value, like, sign)
 
 
-def amount(value: float, metric: str) -> Figure:
-    """The same with its unit."""
-    return Figure(figure(value, metric) + (f"{GAP}%" if in_percent(metric) else ""))
-
-
 def factor(metric: str) -> int:
     """What a figure is multiplied by where it is drawn."""
     return 100 if in_percent(metric) else 1

@@ -143,18 +143,18 @@ def metrics_to_show(records: Sequence[Record], scores: str = OWN) -> list[str]:
 
 def figures(record: Record, metric: str, scores: str = OWN) -> tuple[list[int], np.ndarray]:
     """Rounds that have some, and figures [round, client], NaN where there is none."""
-    found = list(lines(record, metric, scores))
+    found = list(_lines(record, metric, scores))
     values = np.array([row for _, row in found], dtype=float)  # None becomes NaN
     return [int(round) for round, _ in found], values.reshape(len(found), len(record.clients))
 
 
 def has_figures(record: Record, metric: str, scores: str = OWN) -> bool:
     """Whether any client has one in any round."""
-    rows = (row for _, row in lines(record, metric, scores))
+    rows = (row for _, row in _lines(record, metric, scores))
     return any(value is not None and math.isfinite(value) for row in rows for value in row)
 
 
-def lines(record: Record, metric: str, scores: str = OWN) -> Iterator[tuple[int, Sequence[float | None]]]:
+def _lines(record: Record, metric: str, scores: str = OWN) -> Iterator[tuple[int, Sequence[float | None]]]:
     """Rounds that have figures, with one for each client."""
     if scores == TRAIN:
         found = ((m["round"], m["train_loss"]) for m in record.metrics)
@@ -274,9 +274,9 @@ class Bars:
     half: np.ndarray
 
 
-def bars(label: str, runs: Sequence[Record], metric: str, scores: str = OWN) -> Bars:
+def bars(label: str, runs: Sequence[Record], metric: str) -> Bars:
     """Each client's final figure."""
-    return _bars(label, runs, np.stack([final(r, metric, scores) for r in runs]))
+    return _bars(label, runs, np.stack([final(r, metric) for r in runs]))
 
 
 def gain_bars(label: str, runs: Sequence[Record], alone: Sequence[Record], metric: str) -> Bars:
@@ -292,11 +292,11 @@ def _bars(label: str, runs: Sequence[Record], values: np.ndarray) -> Bars:
 def gains(runs: Sequence[Record], alone: Sequence[Record], metric: str) -> np.ndarray:
     """Differences to training alone on the same seeds, above zero if better: [seed, client]."""
     sign = 1 if better_higher(runs)[metric] else -1
-    found = [sign * (final(r, metric) - final(b, metric)) for r, b in pairs(runs, alone)]
+    found = [sign * (final(r, metric) - final(b, metric)) for r, b in _pairs(runs, alone)]
     return np.stack(found) if found else np.full((1, len(runs[0].clients)), math.nan)
 
 
-def pairs(runs: Sequence[Record], alone: Sequence[Record]) -> list[tuple[Record, Record]]:
+def _pairs(runs: Sequence[Record], alone: Sequence[Record]) -> list[tuple[Record, Record]]:
     """Each run with that of training alone on the same seed, where there is one."""
     base = {seed(r): r for r in alone}
     return [(r, base[seed(r)]) for r in runs if seed(r) in base]
@@ -307,7 +307,7 @@ def gain_over_seeds(
 ) -> Interval:
     """The mean gain over clients that have figures in both, then over the seeds both have."""
     values = _among(gains(runs, alone, metric), among)
-    found = bounds_of(pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
+    found = bounds_of(_pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
     return telling(_over_seeds(runs, values))._replace(low=float(found.mean[0]), high=float(found.mean[1]))
 
 
@@ -315,7 +315,7 @@ def gain_by_client(runs: Sequence[Record], alone: Sequence[Record], metric: str)
     """Each client's gain, over the seeds both have."""
     values = gains(runs, alone, metric)
     over = telling(intervals(values.T, overlap=overlaps(runs)))
-    found = bounds_of(pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
+    found = bounds_of(_pairs(runs, alone), metric, np.isfinite(values).any(axis=0))
     return [
         Interval(float(mean), float(half), int(seeds), float(low), float(high))
         for mean, half, seeds, low, high in zip(*over, *found.each, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.report.frames import calibration_frame
+from coterie.report.tables import calibration_frame
 
 COLUMNS: dict[str, object] = {}
 FRAMES = {"calibration.csv": calibration_frame}

@@ -32,7 +32,7 @@ from typing import Any
 from coterie.core.errors import BadInput, BadRun, UnknownName
 from coterie.core.options import Option
 from coterie.features.energy.energy import Factor, asked_country, grid
-from coterie.runs.go_on import Around
+from coterie.runs.loop import Around
 from coterie.storage.atomic import read_lines, write_whole
 
 FILE = "energy.json"

@@ -9,7 +9,7 @@ from coterie.core.errors import BadRun
 from coterie.features.similarity.shown import blocks_of, sentences
 from coterie.features.similarity.similarity import Similarity, similarity_of
 from coterie.report.about import notes_part, repeat_part, settings, what
-from coterie.report.holdings import holdings_part
+from coterie.report.clients import holdings_part
 from coterie.runs.record import Record
 from coterie.show import figures, html
 from coterie.show.blocks import Group, More, Plot, Section, Sentence

@@ -271,7 +271,7 @@ def _play(run: Experiment) -> None:
         net.keep(handles_in(state), r)
     for hook in hooks():
         hook.asks(run, models, rounds)
-    if not net.accounts:  # where a model may have diverged (`divergence.py`)
+    if not net.accounts:  # where a model may have diverged (`runs/scoring.py`)
         score_models(run, Calibrate("train"), models, rounds)
     net.finish(models.beliefs, {i: int(models.of[i]) for i in models.owners.tolist()}, {})
 

@@ -72,32 +72,32 @@ class Figure(str):
     """A number with the digits that it is to have, in English."""
 
 
-class Measure(str):
+class _Measure(str):
     """What a metric is called in English; `name` is the metric's."""
 
     name: str
 
 
-def measure(name: str, ranged: bool = False) -> Measure:
+def measure(name: str, ranged: bool = False) -> _Measure:
     """A metric as a text, in English perhaps with its range, which other languages' words have; one of
     somebody's own goes by the name it was given.
     """
     from coterie.metrics.table import NAMED  # here alone, so that data can speak before metrics do
 
     known = NAMED.get(name)
-    made = Measure(name if known is None else known.label + (known.range if ranged else ""))
+    made = _Measure(name if known is None else known.label + (known.range if ranged else ""))
     made.name = name
     return made
 
 
-class Translated(str):
+class _Translated(str):
     """A text that somebody brings in several languages, as methods do; as a text, the English one."""
 
     by_language: Mapping[str, str]
 
 
-def translated(by_language: Mapping[str, str]) -> Translated:
-    made = Translated(by_language.get("en", ""))
+def translated(by_language: Mapping[str, str]) -> _Translated:
+    made = _Translated(by_language.get("en", ""))
     made.by_language = by_language
     return made
 
@@ -168,7 +168,7 @@ def _told(value: Any) -> Any:
         return {"share": float(value)}
     if isinstance(value, Figure):
         return {"figure": str(value)}
-    if isinstance(value, Measure | Translated):
+    if isinstance(value, _Measure | _Translated):
         return str(value)
     return [_told(v) for v in value] if isinstance(value, list | tuple) else value
 
@@ -190,9 +190,9 @@ class Words:
         """A saying, or what JSON had of it, in this language; `otherwise` where an older file has none."""
         if isinstance(what, Saying):
             what = {"say": what.key, **what.blanks}
-        if isinstance(what, Measure):
+        if isinstance(what, _Measure):
             return str(what) if self.language == "en" else self.metric(what.name)
-        if isinstance(what, Translated):
+        if isinstance(what, _Translated):
             return what.by_language.get(self.language, str(what))
         if isinstance(what, Figure):
             return self.written(what)
@@ -204,7 +204,7 @@ class Words:
     def _blank(self, value: Any) -> str:
         if isinstance(value, list | tuple):
             return ", ".join(map(self._blank, value))
-        of_words = isinstance(value, Saying | Measure | Translated)
+        of_words = isinstance(value, Saying | _Measure | _Translated)
         if of_words or (isinstance(value, Mapping) and "say" in value):
             return self.again(value)
         if isinstance(value, Figure) or (isinstance(value, Mapping) and "figure" in value):

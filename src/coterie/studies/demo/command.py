@@ -20,7 +20,7 @@ from coterie.features.advice.question import Question
 from coterie.report import clients
 from coterie.report.outcome import headline
 from coterie.report.page import write_report
-from coterie.report.screen import render_listening
+from coterie.report.summary import render_listening
 from coterie.runs.about import command_line
 from coterie.runs.builder import Builder
 from coterie.runs.compare import Comparison, create

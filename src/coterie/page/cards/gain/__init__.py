@@ -42,7 +42,7 @@ _COLUMNS = ("measure", "together", "alone", "difference")
 
 def card(view: View, say: Words) -> Card:
     metric = views.headline_metric([view.record])
-    mine, theirs = rows_of(view, view.record), rows_of(view, view.alone[0]) if view.alone else None
+    mine, theirs = _rows_of(view, view.record), _rows_of(view, view.alone[0]) if view.alone else None
     gain, wide = gain_over_alone(view, metric, mine, theirs)
     known = mine if mine is not None and len(mine[1]) else None
     return Card(
@@ -62,7 +62,7 @@ def card(view: View, say: Words) -> Card:
     )
 
 
-def rows_of(view: View, record: Record) -> Rows | None:
+def _rows_of(view: View, record: Record) -> Rows | None:
     """What the model in use says of each of this client's test rows, recalibrated if it is: of a run in one
     process from its folder, at a site from beside its own model, and nowhere else.
     """

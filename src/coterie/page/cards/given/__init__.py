@@ -36,7 +36,7 @@ def card(view: View, say: Words) -> Card:
     passed = _entries(view)
     out = passed[passed[:, 0] == view.number]
     energy = view.study.once(("energy", view.label), lambda: view.record.of("energy"))
-    lines = numbers(view, say)
+    lines = _numbers(view, say)
     moved = sum(m["rows"][view.number] for m in view.record.metrics if "rows" in m)
     lines.append(say.count("given.rows", int(moved)) if moved else say("given.no_rows"))
     lines += [_privacy(view, say), *_energy_lines(energy, view.record.of("tracked"), say)]
@@ -47,7 +47,7 @@ def card(view: View, say: Words) -> Card:
     for f in energy.factors if energy is not None else ():
         ends = {"low": say.number(f.low), "high": say.number(f.high)}
         how.append(say("given.factor", name=f.name, unit=f.unit, source=f.source, **ends))
-    pictures, shown = _pictures(view, out, say), table(view, passed, say)
+    pictures, shown = _pictures(view, out, say), _table(view, passed, say)
     return Card(NAME, _answer(view, out, say), lines, pictures, shown, how)
 
 
@@ -94,7 +94,7 @@ def _reveals_of(view: View) -> Reveals | None:
         return None
 
 
-def numbers(view: View, say: Words) -> list[str]:
+def _numbers(view: View, say: Words) -> list[str]:
     told, lines = _reveals_of(view), list[str]()
     if told is not None:
         names = [say.of(f"number.{name.replace(' ', '-')}", name) for name in dict.fromkeys(told.numbers)]
@@ -155,7 +155,7 @@ def _pictures(view: View, out: np.ndarray, say: Words) -> list[Plot]:
     return [Plot("given-to", plot, say("given.picture"))]
 
 
-def table(view: View, passed: np.ndarray, say: Words) -> Table:
+def _table(view: View, passed: np.ndarray, say: Words) -> Table:
     """What left first."""
     names, rows = _parties(view, say), []
     mine = passed[np.lexsort((passed[:, 1], passed[:, 0] != view.number))] if len(passed) else passed

@@ -15,7 +15,7 @@ import numpy as np
 from coterie.core.method import CIRCLE
 from coterie.features.ranking.ranking import IN
 from coterie.page.card import NAMES, Card, bars, client_looks, line, plot_choice
-from coterie.page.similarity import NAMED, columns_apart, nearest, similarity_plots
+from coterie.page.differences import NAMED, columns_apart, nearest, similarity_plots
 from coterie.page.view import View
 from coterie.show import views
 from coterie.show.blocks import Plot, Table

@@ -33,7 +33,12 @@ def card(view: View, say: Words) -> Card:
     what = view.shares
     how = {"model": say("with.how"), "part": say("with.how_part"), "": say("with.how_none")}[what]
     drawn = [say("with.how_rounds", n=len(view.rounds), of=len(view.record.weights))] if what else []
-    lines = _dropped(view, say) + (_listeners(view, say) if what == "model" else [])
+    lines = _dropped(view, say)
+    if what == "model":  # in whose models this client's counts
+        column = view.last[:, view.number]
+        order = [j for j in np.argsort(-column, kind="stable").tolist() if j != view.number]
+        some = [f"{view.names[j]} ({say.percent(column[j])})" for j in order if column[j] >= LEAST]
+        lines += [say("with.listeners", names=say.listed(some))] if some else []
     away = view.record.metrics[-1].get("away") or {} if view.record.metrics else {}
     for name, why in list(away.items())[:_GONE]:
         lines.append(say("with.away", name=name, why=reason_away(why, say)))
@@ -71,14 +76,6 @@ def _dropped(view: View, say: Words) -> list[str]:
         if len(counted) and counted[-1] < len(rounds) - 1:
             lines.append(say("with.dropped", name=view.names[j], round=rounds[int(counted[-1])]))
     return lines[:_GONE]
-
-
-def _listeners(view: View, say: Words) -> list[str]:
-    """In whose models this client's counts."""
-    column = view.last[:, view.number]
-    some = [j for j in np.argsort(-column, kind="stable").tolist() if j != view.number and column[j] >= LEAST]
-    names = say.listed([f"{view.names[j]} ({say.percent(column[j])})" for j in some])
-    return [say("with.listeners", names=names)] if some else []
 
 
 def _pictures(view: View, say: Words, what: Shares) -> list[Plot]:
