@@ -72,9 +72,9 @@ class Answer:
     expected: Interval | None
     repeats: Mapping[str, int]
     partners: Mapping[str, float]
-    reasons: Mapping[str, Mapping[str, float]]
+    _reasons: Mapping[str, Mapping[str, float]]
     trust: Mapping[str, tuple[float, float]]
-    gifts: Sequence[Gift]
+    _gifts: Sequence[Gift]
     epsilon: float | None
     seconds: float
     rows: int
@@ -164,9 +164,9 @@ def _answer_of(judge: Judge, choice: Choice) -> Answer:
         expected=choice.promise,
         repeats=dict(Counter(choice.inside)),
         partners=dict(sorted(heard.items(), key=lambda pair: -pair[1])),
-        reasons=reasons(judge),
+        reasons=_reasons(judge),
         trust={n: (_mean(figures(ALONE, n)), _mean(figures(way, n))) for n in TRUST if n in some},
-        gifts=gifts(known[0].passed if known else (), client, names),
+        gifts=_gifts(known[0].passed if known else (), client, names),
         epsilon=max((e for t in known if t.epsilon and (e := t.epsilon[client]) is not None), default=None),
         seconds=_mean([t.seconds for t in known]),
         rows=int(bench.setup.roster.sizes[client]),
@@ -179,7 +179,7 @@ def _answer_of(judge: Judge, choice: Choice) -> Answer:
     )
 
 
-def reasons(judge: Judge) -> dict[str, dict[str, float]]:
+def _reasons(judge: Judge) -> dict[str, dict[str, float]]:
     """What rankings among the ways found of each other, the mean over outer folds."""
     found, names = dict[str, dict[str, float]](), judge.bench.names
     tried = [judge.trials[Place(*fold, spec)] for fold in judge.folds for spec in judge.bench.ways]
@@ -191,7 +191,7 @@ def reasons(judge: Judge) -> dict[str, dict[str, float]]:
     return found
 
 
-def gifts(passed: Sequence[Sequence[int]], client: int, names: Sequence[str]) -> list[Gift]:
+def _gifts(passed: Sequence[Sequence[int]], client: int, names: Sequence[str]) -> list[Gift]:
     parties = [*names, COORDINATOR]
     mine = [e for e in passed if client in (e[0], e[1])]
     return [Gift(parties[e[0]], parties[e[1]], *map(int, e[2:5])) for e in mine]

@@ -78,14 +78,14 @@ def answer(
 
         advice = advising.advise(question, path, tell, typed, jobs, builder)
     screen.say_notes(advice.about)
-    show(advice)
+    _show(advice)
     page = write_advice(path / "report.html", advice, path)
     print(say("advise.follow", command=command("run", path / FOLLOW)))
     print(f"report: {page}")
     return 0
 
 
-def show(advice: Advice) -> None:
+def _show(advice: Advice) -> None:
     for name, lines in sentences(advice).items():
         screen.out.print(f"\n[bold]{escape(name)}[/bold]")
         for line in lines:

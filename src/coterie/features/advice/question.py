@@ -65,11 +65,11 @@ def bench_of(question: Question, builder: Builder) -> tuple[Bench, Settings]:
     method: Advised = settings.made("method", local=settings.made("kernel"))
     connector, engine = settings.made("net"), settings.made("engine")
     bench = Bench(method, setup, settings, connector, engine, inner=question.inner)
-    check(bench)
+    _check(bench)
     return bench, settings
 
 
-def check(bench: Bench) -> None:
+def _check(bench: Bench) -> None:
     """What could not be tried is said before the first trial."""
     if bench.method.choice:
         raise BadInput("choice is what the advice will be: leave it out")
@@ -104,7 +104,7 @@ def advise(
                 tell(total - len(left) + done, total, spec)
         advice = _advice_by(bench, kept, about, tell)
         write_whole(out / ANSWERS, json.dumps(advice.table(), indent=1) + "\n")
-        write_whole(out / FOLLOW, tomli_w.dumps(follow(settings, advice).table()))
+        write_whole(out / FOLLOW, tomli_w.dumps(_follow(settings, advice).table()))
     return advice
 
 
@@ -117,7 +117,7 @@ def _advice_by(bench: Bench, kept: dict[Place, Any] | Files, about: Mapping[str,
 
 def in_memory(bench: Bench, tell: Tell) -> Advice:
     """The same without a folder, one trial after the other."""
-    check(bench)
+    _check(bench)
     return _advice_by(bench, {}, _about_of(bench.setup, None), tell)
 
 
@@ -138,7 +138,7 @@ def _about_of(setup: Setup, command: str | None) -> dict[str, Any]:
     return {**about, "leaks": list(setup.leaks)}
 
 
-def follow(settings: Settings, advice: Advice) -> Settings:
+def _follow(settings: Settings, advice: Advice) -> Settings:
     """A run of what was advised, on rows dealt as in the trials."""
     tables = {name: dict(table) for name, table in settings.options.items()}
     tables["advised"] = {**tables["advised"], "choice": advice.choice}

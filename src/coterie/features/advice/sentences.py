@@ -42,8 +42,8 @@ def sentences(advice: Advice) -> dict[str, list[str]]:
 
 def _lines_for(advice: Advice, answer: Answer) -> list[str]:
     lines = [asked(in_words(answer.learnt)), _with_whom(advice, answer), _why(answer), _gain(advice, answer)]
-    lines += [_sureness(advice, answer), _measured(advice), order(advice, answer), trust(answer)]
-    lines += [other_class(advice, answer), _gives(advice, answer), costs(advice, answer)]
+    lines += [_sureness(advice, answer), _measured(advice), _order(advice, answer), _trust(answer)]
+    lines += [other_class(advice, answer), _gives(advice, answer), _costs(advice, answer)]
     return [line for line in lines if line]
 
 
@@ -137,7 +137,7 @@ def _held_back(advice: Advice, answer: Answer) -> str:
     """Why a way that looked better is not advised."""
     best, metric, rows = answer.best, advice.metric, _scarce(advice, answer)
     looked = said("advise.looked", way=best, change=changed(answer.gains[best], metric))
-    if not better(answer.level[best], answer.no_model, metric):
+    if not _better(answer.level[best], answer.no_model, metric):
         value, none = figure_of(answer.level[best], metric), figure_of(answer.no_model, metric)
         blanks = {"nothing": _nothing_learnt(answer, metric), "none": none, "rows": rows}
         return said("advise.alone.no_better", looked=looked, value=value, **blanks)
@@ -169,9 +169,9 @@ def _gain(advice: Advice, answer: Answer) -> str:
     """What following the advice is expected to bring, or that nothing is promised."""
     held = said("advise.held_out", parts=numbers.several(advice.folds, "part"), n=answer.rows)
     if answer.alone:
-        now = level(advice, answer)
+        now = _level(advice, answer)
         return said("advise.gain.own", now=now, held=held) if now else ""
-    now = level(advice, answer, "advise.has_first")
+    now = _level(advice, answer, "advise.has_first")
     if answer.expected is None:
         change = changed(answer.gains[answer.choice], advice.metric)
         gain = said("advise.gain.too_good", change=change, held=held)
@@ -180,7 +180,7 @@ def _gain(advice: Advice, answer: Answer) -> str:
     return one_after_another(gain, said("report.line", said=now) if now else "")
 
 
-def level(advice: Advice, answer: Answer, begin: str = "advise.has") -> str:
+def _level(advice: Advice, answer: Answer, begin: str = "advise.has") -> str:
     """What the client has alone, beside what it would have without any model."""
     alone, metric = answer.level.get(ALONE, math.nan), advice.metric
     if not math.isfinite(alone):
@@ -190,10 +190,10 @@ def level(advice: Advice, answer: Answer, begin: str = "advise.has") -> str:
         return has
     nothing = _nothing_learnt(answer, metric)
     has = said("advise.has_beside", said=has, nothing=nothing, value=figure_of(answer.no_model, metric))
-    return has if better(alone, answer.no_model, metric) else said("advise.has_no_better", said=has)
+    return has if _better(alone, answer.no_model, metric) else said("advise.has_no_better", said=has)
 
 
-def better(value: float, than: float, metric: str) -> bool:
+def _better(value: float, than: float, metric: str) -> bool:
     """Whether a figure is the better one; also where the other is not known."""
     return math.isnan(than) or (value > than if METRICS[metric].higher else value < than)
 
@@ -248,7 +248,7 @@ def _few(answer: Answer) -> bool:
     return answer.rows < FEW_ROWS or (answer.outcome is not None and answer.outcome.counted < FEW_EVENTS)
 
 
-def trust(answer: Answer) -> str:
+def _trust(answer: Answer) -> str:
     alone, advised = answer.trust.get("ece", (math.nan, math.nan))
     if math.isnan(advised):
         return ""
@@ -258,7 +258,7 @@ def trust(answer: Answer) -> str:
     return said("advise.trust_beside", points=points, alone=Figure(f"{100 * alone:.1f}"))
 
 
-def order(advice: Advice, answer: Answer) -> str:
+def _order(advice: Advice, answer: Answer) -> str:
     """How well it puts the ill above the well, where accuracy is blind: whatever ways are compared by."""
     alone, advised = answer.trust.get("auc", (math.nan, math.nan))
     if not advice.measured or advice.metric == "auc" or math.isnan(advised):
@@ -296,7 +296,7 @@ def _gift(given: Gift, single: list[str]) -> str:
     return said("advise.gift", to=given.receiver, what=listed(parts))
 
 
-def costs(advice: Advice, answer: Answer) -> str:
+def _costs(advice: Advice, answer: Answer) -> str:
     rounds = numbers.several(int(advice.config["rounds"]), "round")
     return said("advise.cost", rounds=rounds, seconds=numbers.duration(answer.seconds))
 
@@ -317,7 +317,7 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
         gains = list[str]()
         for spec in ways:
             gain = in_brackets(a.gains[spec], metric)
-            if not better(a.level[spec], a.no_model, metric):
+            if not _better(a.level[spec], a.no_model, metric):
                 gain = said("advise.below_nothing")
             elif spec == a.choice:
                 gain = said("list.joined", one=gain, other=" *")

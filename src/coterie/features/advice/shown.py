@@ -36,4 +36,4 @@ def _followed_part(runs: Runs) -> list[Block]:
     return [*made, Sentence(said("followed.said"))] if made else []
 
 
-PARTS = (Part("followed", "followed.title", 60, _followed_part),)
+PARTS = (Part("followed", "followed.title", 60, _followed_part, of="advised"),)

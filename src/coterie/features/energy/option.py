@@ -23,19 +23,18 @@ import contextlib
 import importlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
-from coterie.features.energy.energy import Factor, asked_country, grid
+from coterie.features.energy.record import FILE, Factor, asked_country, grid
 from coterie.runs.go_on import Around
 from coterie.storage.atomic import read_lines, write_whole
 
-FILE = "energy.json"
 ROUNDS = "metrics.jsonl"
 Stop = Callable[[], dict[str, Any]]
 
@@ -81,21 +80,6 @@ def tracked(tracker: _Tracker | None, folder: Path) -> Iterator[None]:
             write_whole(folder / FILE, json.dumps({**said, "rounds": [first, last]}, indent=1) + "\n")
 
 
-def read_tracked(folder: Path) -> Mapping[str, Any] | None:
-    """None where no tracker was asked, and before the run is over."""
-    path = folder / FILE
-    if not path.exists():
-        return None
-    try:
-        told = json.loads(path.read_bytes())
-        whole = isinstance(told, dict) and {"tracker", "kwh", "co2_kg", "how", "rounds"} <= told.keys()
-    except (ValueError, RecursionError) as error:
-        raise BadRun(f"{path} is damaged ({error}): delete it to do without") from None
-    if not whole:
-        raise BadRun(f"{path} is damaged (it lacks something): delete it to do without")
-    return dict(told)
-
-
 def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
@@ -103,7 +87,7 @@ def _imported(name: str) -> Any:
         raise BadInput(f"{name} is not installed: install it with pip install 'coterie[energy]'") from None
 
 
-def codecarbon(mix: Factor) -> Stop:
+def _codecarbon(mix: Factor) -> Stop:
     """Its settings in files and in the environment may name servers and logs: those are overruled. What they
     say of the machine (force_cpu_power, pue) holds.
     """
@@ -148,7 +132,7 @@ def codecarbon(mix: Factor) -> Stop:
     return stop
 
 
-TRACKERS: dict[str, Callable[[Factor], Stop]] = {"codecarbon": codecarbon}
+TRACKERS: dict[str, Callable[[Factor], Stop]] = {"codecarbon": _codecarbon}
 
 
 OPTION = Option(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from coterie.core.errors import UnknownName
-from coterie.features.energy.energy import COUNTRY, Energy, Part, Range, asked_country, grid
+from coterie.features.energy.record import COUNTRY, Energy, Part, Range, asked_country, grid
 from coterie.runs.record import Record
 from coterie.show import numbers, parts, views
 from coterie.show.blocks import Block, More, Sentence, Table

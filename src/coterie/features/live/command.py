@@ -15,8 +15,8 @@ from rich.text import Text
 from coterie.cli import screen
 from coterie.cli.command import Flags, command_with, flag, word
 from coterie.core.errors import BadRun
-from coterie.features.live.live import RECENT, Cell, Live, Study, heard, read_live, read_study
-from coterie.features.live.screen import clock, event_text, missing, of_run, of_study, progress
+from coterie.features.live.live import RECENT, Live, Study, heard, read_live, read_study
+from coterie.features.live.shown import clock, event_text, missing, of_run, of_study, progress
 from coterie.report.progress import figure_of
 from coterie.runs.compare import is_comparison
 from coterie.runs.folder import is_run, read_about, way_on
@@ -46,13 +46,13 @@ LEFT = "watching no more; that changes nothing of the run"
 
 
 @dataclass(frozen=True)
-class Watch:
+class _Watch:
     place: str = word("The folder of a run or a comparison, or a site's kit.", "PLACE")
     once: bool = flag(False, "Say how it is, and end.")
 
 
-@command_with(Flags(Watch, "watch", HELP))
-def watch(asked: Watch) -> int:
+@command_with(Flags(_Watch, "watch", HELP))
+def watch(asked: _Watch) -> int:
     given = given_path(asked.place)
     if asked.once:
         screen.out.print(_looked(given).view())
@@ -63,28 +63,38 @@ def watch(asked: Watch) -> int:
                 for look in _looks(given):
                     drawn.update(look.view(), refresh=True)
         else:
-            _in_lines(given)
+            for line in _lines(given):
+                print(line, flush=True)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(LEFT) from None
     return 0
 
 
-def _in_lines(given: Path) -> None:
-    """A line for whatever is new, for logs and where there is no terminal."""
-    news, mark = _News(), None
+def _lines(given: Path) -> Iterator[str]:
+    """A line for whatever is new, for logs and where there is no terminal: events that have not been told
+    yet, the last of those before somebody looked, and how the run is.
+    """
+    tails, told, mark = dict[Path, Tail](), dict[Path, str](), None
     for look in _looks(given):
-        for line in news.of(look):
-            print(line, flush=True)
-        if look.mark() != mark:
-            mark = look.mark()
-            print(f"{clock(moment())} {look.line()}", flush=True)
+        runs = look.runs()
+        for name, path, _ in runs:
+            first = path not in tails
+            _, entries = tails.setdefault(path, Tail(path / EVENTS)).lines()
+            events = [event for entry in entries if (event := event_of(entry)) is not None]
+            for event in events[-RECENT if first else 0 :]:
+                if event.time > told.get(path, ""):  # a file that was mended is read from its beginning
+                    told[path] = event.time
+                    yield event_text(event, name)
+        now = [(name, live.state, live.done, list(live.late), list(live.away)) for name, _, live in runs]
+        if now != mark:
+            mark = now
+            yield f"{clock(moment())} {look.line()}"
 
 
 def _looks(given: Path) -> Iterator[_Look]:
     """One after the other, until the run is over."""
     while True:
-        look = _looked(given)
-        yield look
+        yield (look := _looked(given))
         if look.seen.state == "finished":
             return
         time.sleep(EVERY)
@@ -111,7 +121,11 @@ class _Look:
     def view(self) -> Group:
         """For a terminal."""
         if isinstance(self.seen, Study):
-            cells = [(cell, _figure(cell.place)) for cell in _some(self.seen)]
+            # those that go on, and the last of the others
+            going = {cell.place for cell in self.seen.going}
+            others = [c.place for c in self.seen.cells if c.live is not None and c.place not in going]
+            listed = {*going, *others[max(0, len(others) + len(going) - CELLS) :]}
+            cells = [(cell, _figure(cell.place)) for cell in self.seen.cells if cell.place in listed]
             found = of_study(str(self.path), cells, self.seen)
         else:
             lines, timings = _lines_of(self.path), last_lines(self.path / TIMINGS, ROUNDS + 1)
@@ -128,10 +142,6 @@ class _Look:
             parts.insert(0, f"{self.seen.state}, {self.seen.done} of {self.seen.of} rounds")
         return "; ".join(part for part in (*parts, self.waits()) if part)
 
-    def mark(self) -> object:
-        """What a line is new by."""
-        return [(n, live.state, live.done, list(live.late), list(live.away)) for n, _, live in self.runs()]
-
     def waits(self) -> str:
         """What has to happen for it to go on; nothing if it does, or is over."""
         if self.seen.state not in ("stopped", "failed"):
@@ -140,48 +150,16 @@ class _Look:
 
 
 def _looked(given: Path) -> _Look:
-    path = _followed(given)
+    """At the folder that is meant: of a site's kit, that of the newest run."""
+    path = given
+    if not (is_comparison(given) or is_run(given)):
+        runs = [place for where in SHOWN for place in given.glob(f"{where}/*") if is_run(place)]
+        if not runs:
+            raise BadRun(
+                f"{given} is no run, no comparison, and no kit of a site that is in runs: check the path"
+            )
+        path = max(runs, key=heard)
     return _Look(given, path, read_study(path) if is_comparison(path) else read_live(path))
-
-
-def _followed(given: Path) -> Path:
-    """The folder that is meant: of a site's kit, that of the newest run."""
-    if is_comparison(given) or is_run(given):
-        return given
-    runs = [place for where in SHOWN for place in given.glob(f"{where}/*") if is_run(place)]
-    if not runs:
-        raise BadRun(
-            f"{given} is no run, no comparison, and no kit of a site that is in runs: check the path"
-        )
-    return max(runs, key=heard)
-
-
-class _News:
-    """Events that have not been told yet; of the time before somebody looked, the last."""
-
-    def __init__(self) -> None:
-        self.tails: dict[Path, Tail] = {}
-        self.told: dict[Path, str] = {}
-
-    def of(self, look: _Look) -> list[str]:
-        found = []
-        for name, path, _ in look.runs():
-            first = path not in self.tails
-            _, entries = self.tails.setdefault(path, Tail(path / EVENTS)).lines()
-            events = [event for entry in entries if (event := event_of(entry)) is not None]
-            for event in events[-RECENT if first else 0 :]:
-                if event.time > self.told.get(path, ""):  # a file that was mended is read from its beginning
-                    self.told[path] = event.time
-                    found.append(event_text(event, name))
-        return found
-
-
-def _some(study: Study) -> list[Cell]:
-    """The runs that are listed: those that go on, and the last of the others."""
-    going = {cell.place for cell in study.going}
-    others = [cell.place for cell in study.cells if cell.live is not None and cell.place not in going]
-    kept = {*going, *others[max(0, len(others) + len(going) - CELLS) :]}
-    return [cell for cell in study.cells if cell.place in kept]
 
 
 def _figure(place: Path) -> str:

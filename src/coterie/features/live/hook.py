@@ -152,7 +152,7 @@ def observing(folder: Path | None, rounds: int) -> Iterator[_Observing]:
         seen.close()
 
 
-class LiveHook(Hook):
+class _LiveHook(Hook):
     order = 90
 
     @contextlib.contextmanager
@@ -173,4 +173,4 @@ class LiveHook(Hook):
             self.seen.happened("finished", None, f"the budget of {ended} is spent" if ended else "")
 
 
-HOOK = LiveHook
+HOOK = _LiveHook

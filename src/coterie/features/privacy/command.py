@@ -70,7 +70,7 @@ DELTA = Option("delta", float, 1e-5, "The delta of all figures; below 1 / rows."
 
 
 @dataclass(frozen=True)
-class Numbers:
+class _Numbers:
     rows: tuple[int, ...] = flag((), "Training rows of a site, or of several.")
     batch: int = flag(32, "Rows of a batch, expected.")
     epochs: int = flag(1, "Passes over the rows in a visit.")
@@ -93,8 +93,8 @@ class _Plan(NamedTuple):
     one: tuple[Charge, ...]
 
 
-@command_with(Flags(Numbers, "plan-privacy", HELP))
-def by_numbers(asked: Numbers) -> None:
+@command_with(Flags(_Numbers, "plan-privacy", HELP))
+def _by_numbers(asked: _Numbers) -> None:
     """A setting in plain numbers."""
     wrong = Gathered()
     for name, least in (("batch", 1), ("epochs", 1), ("steps", 0), ("rounds", 1), ("requesters", 1)):
@@ -130,7 +130,7 @@ def by_numbers(asked: Numbers) -> None:
 
 
 @command_with(SettingsFlags("plan-privacy", HELP, [DELTA, EPSILON], without=SPENDING))
-def by_method(given: Given) -> None:
+def _by_method(given: Given) -> None:
     """A method on data."""
     settings, extra, _ = given
     wrong, wanted, delta = Gathered(), extra["epsilon"], extra["delta"]
@@ -159,12 +159,12 @@ def by_method(given: Given) -> None:
 
 def _either_way(words: Sequence[str]) -> int:
     numbers = any(w == "--rows" or w.startswith("--rows=") for w in words) or {"-h", "--help"} & set(words)
-    return (by_numbers if numbers else by_method)(words)
+    return (_by_numbers if numbers else _by_method)(words)
 
 
 plan_privacy = Command(
     _either_way,
-    lambda: make_dataclass("Both", [], bases=(by_numbers.flags(), by_method.flags()), frozen=True),
+    lambda: make_dataclass("Both", [], bases=(_by_numbers.flags(), _by_method.flags()), frozen=True),
 )
 
 
@@ -178,7 +178,8 @@ def _show(plans: Sequence[_Plan], delta: float, wanted: float | None, sigma: flo
         table.add_column(Text(title), justify="right" if i else "left")
     for plan in plans:
         both = [epsilon(some, delta, COARSE) for some in (plan.all, plan.one)]
-        cells = [plan.name, f"{plan.rows:,}", f"{sum(c.times for c in plan.all):,}", *map(_figure, both)]
+        cells = [plan.name, f"{plan.rows:,}", f"{sum(c.times for c in plan.all):,}"]
+        cells += [f"{e:.3g}" if e < 100 else f"{e:,.0f}" if math.isfinite(e) else "no bound" for e in both]
         if wanted is not None:  # the noise that keeps a site within an epsilon, if there is any
             try:
                 cells.append(f"{sigma_for(wanted, delta, partial(_with_sigma, plan.all)):g}")
@@ -189,15 +190,11 @@ def _show(plans: Sequence[_Plan], delta: float, wanted: float | None, sigma: flo
     screen.out.print(f"With sigma {sigma:g}. {COLLUDING}", style="dim")
 
 
-def _figure(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}" if math.isfinite(value) else "no bound"
-
-
 PASSED_OVER = ("dp", "bounded")  # around plain work, their replies are made as the belief that went out
 
 
 @dataclass(frozen=True, eq=False)
-class Idle(Wrapped):
+class _Idle(Wrapped):
     """Local work with noise does nothing."""
 
     def visit(
@@ -228,9 +225,9 @@ def foreseen(experiment: Experiment) -> Ledger:
     start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
     if experiment.net.peek(start) is None:
         raise BadInput("sites elsewhere cannot be looked at beforehand: leave --net out, or give --rows")
-    net: Any = Accounted(Idle(inner))
+    net: Any = Accounted(_Idle(inner))
     if private is not None:  # its scores, not its budget
-        net = replace(private, net=Idle(inner), epsilon=1e9, per_requester=0.0)
+        net = replace(private, net=_Idle(inner), epsilon=1e9, per_requester=0.0)
     method = experiment.method
     state = method.init(start, net)
     net.keep(handles_in(state), 0)

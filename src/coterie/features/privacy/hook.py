@@ -1,5 +1,6 @@
 """Where local work has noise, what visits cost rows is added up by a wrapper around the net, and the run's
-record says it in the end.
+record says it in the end, in privacy.json (see `statement` in `privacy/spending.py`); None before the run is
+over, and where local work has no bound.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -19,16 +21,18 @@ from coterie.core.kernel import Kernel, scores
 from coterie.core.method import Method, costs
 from coterie.core.net import EVALUATION, Beside, Net, Replies
 from coterie.core.seeds import Key
-from coterie.features.privacy.record import write_statement
 from coterie.kernels.noisy import as_written
 from coterie.nets.wrapped import Wrapped
 from coterie.privacy.accounting import Charges
 from coterie.privacy.spending import EVERYBODY, Budget, Ledger, cost_of, statement
 from coterie.runs.hooks import Hook, Run
-from coterie.runs.record import known
+from coterie.runs.record import Kept, known
+from coterie.storage.atomic import write_whole
 from coterie.storage.checkpoint import as_tensor, bytes_in, named, taken
+from coterie.storage.tensors import damaged
 
-KEPT = "private"
+FILE = "privacy.json"
+NAME = "private"  # in checkpoints
 DELTA = 1e-5
 
 
@@ -131,17 +135,17 @@ class Accounted(Wrapped):
 
     def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
         text = json.dumps(self.book.ledger.to_dict())
-        return {**self.net.kept(live, round), **named(KEPT, {"ledger": as_tensor(text)})}
+        return {**self.net.kept(live, round), **named(NAME, {"ledger": as_tensor(text)})}
 
     def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
-        mine, others = taken(KEPT, kept)
+        mine, others = taken(NAME, kept)
         if "ledger" in mine:
             self.book.ledger = Ledger.of(json.loads(bytes_in(mine["ledger"])))
         self.book.at(-1)
         self.net.restore(others, live, round)
 
 
-class PrivacyHook(Hook):
+class _PrivacyHook(Hook):
     order = 60
 
     def around(self, net: Net, method: Method) -> Net:
@@ -153,7 +157,19 @@ class PrivacyHook(Hook):
 
     def save(self, run: Run) -> None:
         if run.folder and self.statement is not None:
-            write_statement(run.folder.path, self.statement)
+            write_whole(run.folder.path / FILE, json.dumps(self.statement, indent=1) + "\n")
 
 
-HOOK = PrivacyHook
+def _read_statement(folder: Path) -> Mapping[str, Any]:
+    name = folder / FILE
+    try:
+        told = json.loads(name.read_bytes())
+        if not (isinstance(told, dict) and {"delta", "sites", "budget", "outside", "scores"} <= told.keys()):
+            raise ValueError("it lacks something")
+    except (ValueError, RecursionError) as error:
+        raise damaged(name, str(error)) from None
+    return told
+
+
+HOOK = _PrivacyHook
+KEPT = {"privacy": Kept(FILE, _read_statement)}

@@ -85,9 +85,9 @@ FEW = 8  # findings of a site on the screen
 @narrow()
 def check(given: Given) -> int:
     settings, extra, words = given
-    names, bounds, settings, run = asked(settings, extra, words)
+    names, bounds, settings, run = _asked(settings, extra, words)
     settings, out = settings.resolved(), out_of(extra)
-    quality = check_quality(settings, names, bounds, extra["requester"] if extra["worth"] else "")
+    quality = _check_quality(settings, names, bounds, extra["requester"] if extra["worth"] else "")
     about = {k: getattr(settings, k) for k in ("data", "split", "clients", "seed", "net")}
     about |= {"checks": list(names), "command": command_line(), **origin()}
     table = replace(quality, about=about).to_dict()
@@ -101,7 +101,7 @@ def check(given: Given) -> int:
     return 0
 
 
-def asked(
+def _asked(
     settings: Settings, extra: Mapping[str, Any], words: Sequence[str]
 ) -> tuple[tuple[str, ...], Ranges, Settings, Path | None]:
     """Checks, bounds, settings of the data and the run that has them; all that is wrong is said at once."""
@@ -147,7 +147,7 @@ def _settings_of(run: Path) -> Settings:
     return Settings(**parts, options={k: v for k, v in whole.options.items() if k in kept})
 
 
-def check_quality(settings: Settings, names: Sequence[str], bounds: Ranges, requester: str) -> Quality:
+def _check_quality(settings: Settings, names: Sequence[str], bounds: Ranges, requester: str) -> Quality:
     net = settings.made("net")
     if net.meets:
         from coterie.federation.data.quality import ask_sites

@@ -40,7 +40,7 @@ def quality_part(runs: Runs) -> list[Block]:
     return [] if table is None else report_blocks(table)
 
 
-PARTS = (Part("quality", "quality.title", 200, quality_part),)
+PARTS = (Part("quality", "quality.title", 200, quality_part, of=FILE),)
 
 
 def read_quality(folder: Path) -> Table | None:

@@ -68,7 +68,7 @@ def rank(given: Given) -> int:
 
         record = ranking.rank(experiment, path, tick)
     with speaking(extra["language"]):
-        show(record)
+        _show(record)
     for file in write_ranking(path, record, extra["figures"]):
         print(f"{'table' if file.suffix == '.csv' else 'figure'}: {file}")
     return 0
@@ -87,7 +87,7 @@ def _kind_of(words: Sequence[str]) -> str:
     return by
 
 
-def show(record: Record) -> None:
+def _show(record: Record) -> None:
     """The table, what its numbers rest on, and what it comes to for each requester."""
     found = ranking.ranked(record)
     name = say.again(known("number_called", found.name))

@@ -184,7 +184,7 @@ def rank(
     """Ranks and writes it down; `tick` is called after each training visit. What `check` refuses is not kept:
     by default, a ranking of nobody.
     """
-    watched = replace(experiment, net=Watched(experiment.net.net, tick))
+    watched = replace(experiment, net=_Watched(experiment.net.net, tick))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
         record = run(watched, folder, experiment.settings.method).record
@@ -209,7 +209,7 @@ def refuse_empty(record: Record) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Watched(Counting):
+class _Watched(Counting):
     """A net that tells of every training visit once it is over."""
 
     tick: Callable[[], None] = lambda: None

@@ -42,26 +42,26 @@ HEADING = 9  # characters of a line above figures
 # in words
 
 
-def number(value: float) -> Number:
+def _number(value: float) -> Number:
     return Number(f"{value:.3g}".replace("-", "−"))
 
 
 def _value(found: Ranked, r: int, j: int) -> str:
     value, error = found.value[r, j], found.error[r, j]
-    text = said("ranking.figures.value", name=found.name, value=number(value))
-    return said("ranking.figures.error", value=text, error=number(error)) if math.isfinite(error) else text
+    text = said("ranking.figures.value", name=found.name, value=_number(value))
+    return said("ranking.figures.error", value=text, error=_number(error)) if math.isfinite(error) else text
 
 
 def _figures(name: str, found: Ranked, r: int, j: int) -> str:
     """Of one pair, by the reason that it has; nothing where there are none to it."""
-    there, own = number(found.there[r, j]), number(found.there[r, j] - found.above[r, j])
+    there, own = _number(found.there[r, j]), _number(found.there[r, j] - found.above[r, j])
     match name:
         case "first" | "helps" | "harms" | "chance" | "other":
             return _value(found, r, j)
         case "better" | "suits" | "even" | "own":
-            return said("ranking.figures.own", there=there, own=own, error=number(found.spread[r, j]))
+            return said("ranking.figures.own", there=there, own=own, error=_number(found.spread[r, j]))
         case "guess":
-            return said("ranking.figures.guess", there=there, guess=number(found.guess[r]))
+            return said("ranking.figures.guess", there=there, guess=_number(found.guess[r]))
         case "threshold":
             threshold = Number(f"{found.threshold:g}")
             return said("ranking.figures.threshold", value=_value(found, r, j), threshold=threshold)
@@ -70,7 +70,7 @@ def _figures(name: str, found: Ranked, r: int, j: int) -> str:
     return ""
 
 
-def why(found: Ranked, r: int, j: int) -> str:
+def _why(found: Ranked, r: int, j: int) -> str:
     name = reason(found, r, j)
     text, figures = _because(name, [found.clients[j]], found.clients[r]), _figures(name, found, r, j)
     return said("ranking.why", why=text, figures=figures) if figures else text
@@ -198,7 +198,7 @@ def ranking_frame(record: Record) -> pd.DataFrame:
     for r in found.requesters:
         for place, j in enumerate(found.order(r), start=1):
             pair = (found.clients[r], place, found.clients[j], bool(found.chosen[r, j]))
-            rows.append((*pair, *(float(matrix[r, j]) for matrix in matrices), str(why(found, r, j))))
+            rows.append((*pair, *(float(matrix[r, j]) for matrix in matrices), str(_why(found, r, j))))
     return pd.DataFrame(rows, columns=["requester", "rank", "participant", "chosen", *names, "reason"])
 
 

@@ -1,4 +1,5 @@
-"""Recalibration of the models that a run ends with, for those who use them (`metrics/recalibration.py`).
+"""Recalibration of the models that a run ends with, for those who use them (`metrics/recalibration.py`); in
+recalibration.json by client, or why there is none.
 
 What a run scores stays what its method gives: a recalibration is a property of the model in use, applied by
 `predict`, exported folders and ONNX alike, with figures on test rows beside those of the run. Per client, of
@@ -12,15 +13,17 @@ rows that its model was not trained on and that are no test rows:
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from coterie.core.errors import BadInput, CoterieError, option
 from coterie.core.method import Models
 from coterie.features.outcomes.hook import places
-from coterie.features.recalibration.record import Each, write_recalibration
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.operating import Probabilities
 from coterie.metrics.recalibration import BY_FOLDS, BY_VALIDATION, FOLDS, Recalibrated, settled, too_few
@@ -30,12 +33,16 @@ from coterie.nets.wrapped import innermost
 from coterie.runs.artifacts import MOST
 from coterie.runs.experiment import Experiment
 from coterie.runs.hooks import Hook, Run
+from coterie.runs.record import Kept
 from coterie.runs.scoring import score_models
 from coterie.sites.folds import deal_folds
+from coterie.storage.atomic import write_whole
+from coterie.storage.tensors import damaged
 
+FILE = "recalibration.json"
 PARAMETERS = 10_000  # of a model that is trained FOLDS times more without being asked
 
-
+Each = Mapping[str, Recalibrated]
 Rows = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 """In parts: what is said [row, class], what is true [row], in which fold [row]."""
 
@@ -53,7 +60,7 @@ def _refuse_impossible(experiment: Experiment) -> None:
         raise BadInput(f"{said}, but {why}: leave it out")
 
 
-def recalibrated(experiment: Experiment, models: Models, said: Probabilities | None) -> Each:
+def _recalibrated(experiment: Experiment, models: Models, said: Probabilities | None) -> Each:
     """For each client with a model of its own; `said` is what these said of test rows, where it is kept."""
     asked = experiment.settings.calibrate
     roster = experiment.roster
@@ -170,7 +177,7 @@ def _of_folds(experiment: Experiment) -> tuple[dict[int, Rows], str]:
     return rows, ""
 
 
-class RecalibrationHook(Hook):
+class _RecalibrationHook(Hook):
     order = 30
     meets = ("calibrate",)
 
@@ -179,13 +186,24 @@ class RecalibrationHook(Hook):
 
     def look(self, run: Run) -> None:
         said = run.found.get("probabilities")
-        self.each = recalibrated(run.experiment, run.ended_models, said)
+        self.each = _recalibrated(run.experiment, run.ended_models, said)
         if run.folder is None:
             run.record.more["recalibration"] = partial(dict, self.each)
 
     def save(self, run: Run) -> None:
         if run.folder and self.each:
-            write_recalibration(run.folder.path, self.each)
+            table = {name: one.to_dict() for name, one in self.each.items()}
+            write_whole(run.folder.path / FILE, json.dumps(table, indent=1) + "\n")
 
 
-HOOK = RecalibrationHook
+def _read_recalibration(folder: Path) -> Each:
+    """By client; nothing in runs of earlier versions, and where nobody uses models."""
+    try:
+        table = json.loads((folder / FILE).read_bytes())
+        return {str(name): Recalibrated.read(entry) for name, entry in table.items()}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise damaged(folder / FILE, str(error)) from None
+
+
+HOOK = _RecalibrationHook
+KEPT = {"recalibration": Kept(FILE, _read_recalibration, dict)}

@@ -26,7 +26,7 @@ def _similarity_part(runs: Runs) -> list[Block]:
     return blocks
 
 
-PARTS = (Part("similarity", "similar.title", 80, _similarity_part),)
+PARTS = (Part("similarity", "similar.title", 80, _similarity_part, of="similar"),)
 
 
 def blocks_of(found: Similarity, key: str) -> list[Block]:
@@ -67,7 +67,7 @@ def of_pair(found: Similarity, i: int, j: int) -> str:
     return said("similar.alike_and_not", **pair, least=least, most=most)
 
 
-def nearest(found: Similarity, i: int, measure: str) -> str:
+def _nearest(found: Similarity, i: int, measure: str) -> str:
     row = found.measures[measure][i]
     if not np.isfinite(row).any():
         return said("similar.no_answer", site=found.sites[i])
@@ -108,7 +108,7 @@ def warnings(found: Similarity) -> list[str]:
 def sentences(found: Similarity, most: int = 12) -> list[str]:
     """For each site that asks who is near and far; for the nearest pair, and the farthest, by what."""
     measure = _leading(found)
-    near = [nearest(found, i, measure) for i in found.asking()[:most]]
+    near = [_nearest(found, i, measure) for i in found.asking()[:most]]
     return near + [of_pair(found, i, j) for i, j in _extremes(found, measure)]
 
 

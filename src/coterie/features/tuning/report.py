@@ -30,7 +30,7 @@ LEGEND = "Mean over clients, then over folds; ± the standard deviation over fol
 
 def screen_table(tuned: Tuned) -> RichTable:
     """The best options of each method."""
-    header, rows = cells(tuned)
+    header, rows = _cells(tuned)
     table = RichTable(*header, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, caption_justify="left")
     for row in rows:
         table.add_row(*(Text(c) for c in row))
@@ -49,7 +49,7 @@ def _render_tuning(tuned: Tuned, folder: Path) -> str:
     colours = inks(tuning.methods, next((s for s in tuning.methods if s.partition(":")[0] == "local"), None))
     config = Table(["setting", "value"], [*flatten(tuning.table()).items()], kind="settings")
     shown = [
-        Section("Best options", [coloured(*cells(tuned), colours), Sentence(LEGEND)], "best"),
+        Section("Best options", [coloured(*_cells(tuned), colours), Sentence(LEGEND)], "best"),
         Section("What was tried", _tried(tuned, colours), "tried"),
         Section("How to use them", [_use(tuned, folder)], "use"),
         Section("What happened to the data", notes_part(runs), "notes"),
@@ -71,20 +71,20 @@ def command(name: str, config: Path) -> str:
     return shlex.join(["coterie", name, "--config", str(config)])
 
 
-def cells(tuned: Tuned) -> tuple[list[str], list[list[str]]]:
+def _cells(tuned: Tuned) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text, the method first."""
     header = ["method", "best options", f"held-out {numbers.unit(tuned.metric)}", "trials", "failed"]
     rows = []
     for spec in tuned.tuning.methods:
         best, trials = tuned.best(spec), tuned.of(spec)
         found = (
-            [options(best), numbers.spread(_over_folds(best), tuned.metric)] if best else [numbers.NONE] * 2
+            [_options(best), numbers.spread(_over_folds(best), tuned.metric)] if best else [numbers.NONE] * 2
         )
         rows.append([spec, *found, str(len(trials)), str(sum(t.error is not None for t in trials))])
     return header, rows
 
 
-def options(trial: Trial) -> str:
+def _options(trial: Trial) -> str:
     return ", ".join(f"{name} {text}" for name, text in flatten(trial.options).items())
 
 
@@ -128,7 +128,7 @@ def _dots(
 ) -> dict[str, Any]:
     found = [flatten(t.options) if axis.values else t.options for t in trials]
     said = [
-        f"trial {t.number}: {options(t)}: "
+        f"trial {t.number}: {_options(t)}: "
         + (numbers.spread(_over_folds(t), metric) if t.error is None else t.error)
         for t in trials
     ]
@@ -148,7 +148,7 @@ def _tried(tuned: Tuned, colours: Mapping[str, Ink]) -> list[Block]:
     rows = []
     for trial in tuned.trials:
         value = numbers.spread(_over_folds(trial), tuned.metric) if trial.error is None else trial.error
-        rows.append([trial.method, str(trial.number), options(trial), value])
+        rows.append([trial.method, str(trial.number), _options(trial), value])
     header = ["method", "trial", "options", f"held-out {numbers.unit(tuned.metric)}"]
     table = coloured(header, rows, colours, kind="")
     return [Plot("tried", tried_plot(tuned, colours), said), More("Every trial as a table", [table])]

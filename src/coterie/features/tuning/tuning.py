@@ -341,14 +341,14 @@ def _attempt(
         return validate(experiment, bench.metric, lambda record: tell(i * rounds + record.done))
 
     try:
-        method = made(tuning.way(spec, options), bench.whole)
+        method = _made(tuning.way(spec, options), bench.whole)
         scores = [score(i) for i in range(tuning.folds)]
     except (Diverged, BadInput) as failure:
         return Trial(spec, number, options, None, [], str(failure))
     return Trial(spec, number, options, sum(scores) / len(scores), scores)
 
 
-def made(settings: Settings, setup: Setup) -> Method:
+def _made(settings: Settings, setup: Setup) -> Method:
     method: Method = settings.made("method", local=settings.made("kernel"))
     check_method(method, setup.roster, setup.beliefs, Key(settings.seed, rounds=settings.rounds))
     return method
@@ -365,7 +365,7 @@ def _check_ends(tuning: Tuning, spec: str, whole: Setup) -> None:
         refusal = None
         for choice in itertools.product(*others):
             try:
-                made(tuning.way(spec, {**dict(choice), axis.name: end}), whole)
+                _made(tuning.way(spec, {**dict(choice), axis.name: end}), whole)
                 break
             except BadInput as error:
                 refusal = error
