@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from coterie.data.tables.texts import some
-from coterie.features.similarity.similarity import Similarity
+from coterie.features.similarity.record import Similarity
 from coterie.metrics.learnt import Learnt
 from coterie.page import decisions, feedback
 from coterie.page.cards import CARDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.features.similarity.similarity import Similarity
+from coterie.features.similarity.record import Similarity
 from coterie.page.card import NAMES, bars, plot_choice
 from coterie.page.view import View
 from coterie.show import inks

@@ -7,19 +7,11 @@ import math
 from rich.table import Table
 
 from coterie.features.advice.answers import Advice, Answer, Gift
-from coterie.features.advice.figures import (
-    amount,
-    between,
-    called,
-    changed,
-    figure_of,
-    in_brackets,
-    other_class,
-)
 from coterie.features.trials.bench import ALIKE, THEIRS
-from coterie.features.trials.measure import Outcome, why_measured
+from coterie.features.trials.measure import why_measured
 from coterie.methods import partners_of
 from coterie.methods.advised import ALONE
+from coterie.metrics.summary import Interval
 from coterie.metrics.table import METRICS
 from coterie.report.learnable import asked, in_words
 from coterie.report.reveals import numbers_called
@@ -37,14 +29,18 @@ FEW_ROWS, FEW_EVENTS = 30, 10  # below, nobody is quite sure of anything
 
 def sentences(advice: Advice) -> dict[str, list[str]]:
     """By client, what it is told: a few lines, the answer first."""
-    return {a.client: _lines_for(advice, a) for a in advice.answers}
+    told, rounds = {}, numbers.several(int(advice.config["rounds"]), "round")
+    for a in advice.answers:
+        lines = [asked(in_words(a.learnt)), _with_whom(advice, a), _why(a), _gain(advice, a)]
+        lines += [_sureness(advice, a), _measured(advice), _order(advice, a), _trust(a)]
+        lines += [_other_class(advice, a), _gives(advice, a)]
+        lines.append(said("advise.cost", rounds=rounds, seconds=numbers.duration(a.seconds)))
+        told[a.client] = [line for line in lines if line]
+    return told
 
 
-def _lines_for(advice: Advice, answer: Answer) -> list[str]:
-    lines = [asked(in_words(answer.learnt)), _with_whom(advice, answer), _why(answer), _gain(advice, answer)]
-    lines += [_sureness(advice, answer), _measured(advice), _order(advice, answer), _trust(answer)]
-    lines += [other_class(advice, answer), _gives(advice, answer), _costs(advice, answer)]
-    return [line for line in lines if line]
+def called(spec: str) -> str:
+    return said("learn.alone") if spec == ALONE else spec
 
 
 def how(spec: str) -> str:
@@ -72,8 +68,8 @@ def _with_whom(advice: Advice, answer: Answer) -> str:
     way = said("advise.way", method=answer.choice)
     if text := how(answer.choice):
         way = said("advise.way_how", method=answer.choice, how=text)
-    weak = 2 * _repeated(answer) < _repetitions(answer)  # to join others mostly did not come out again
-    train = "advise.perhaps" if weak else "advise.train"
+    same, total = _repeated(answer)
+    train = "advise.perhaps" if 2 * same < total else "advise.train"  # mostly it did not come out again
     if not answer.partners:
         return said(f"{train}_nobody", way=way)
     shares = [(name, Figure(f"{share:.2f}")) for name, share in answer.partners.items()]
@@ -90,29 +86,20 @@ def _why(answer: Answer) -> str:
     """What rankings found of the others: whose rows are nearest, whose models do best here."""
     found = list[str]()
     if alike := answer.reasons.get(ALIKE):
-        near, far = min(alike, key=lambda n: alike[n]), max(alike, key=lambda n: alike[n])
-        found.append(
-            said("advise.alike_least", near=near, far=far) if far != near else said("advise.alike", near=near)
-        )
+        near, far = min(alike, key=alike.__getitem__), max(alike, key=alike.__getitem__)
+        found.append(said("advise.alike" if far == near else "advise.alike_least", near=near, far=far))
     if theirs := answer.reasons.get(THEIRS):
-        best, worst = min(theirs, key=lambda n: theirs[n]), max(theirs, key=lambda n: theirs[n])
+        best, worst = min(theirs, key=theirs.__getitem__), max(theirs, key=theirs.__getitem__)
         low, high = (numbers.number(theirs[n], like=1, sign=True) for n in (best, worst))
-        found.append(
-            said("advise.best_model_worst", best=best, low=low, worst=worst, high=high)
-            if worst != best
-            else said("advise.best_model", best=best, low=low)
-        )
+        text = "advise.best_model" if worst == best else "advise.best_model_worst"
+        found.append(said(text, best=best, low=low, worst=worst, high=high))
     return said("advise.why", said=semicolons(found)) if found else ""
 
 
-def _repetitions(answer: Answer) -> int:
-    return sum(answer.repeats.values())
-
-
-def _repeated(answer: Answer) -> int:
-    """How often the same came out: alone, or to join others, in whatever way."""
-    alone = answer.repeats.get(ALONE, 0)
-    return alone if answer.alone else _repetitions(answer) - alone
+def _repeated(answer: Answer) -> tuple[int, int]:
+    """How often the same came out, alone or to join others in whatever way, and of how many times."""
+    alone, total = answer.repeats.get(ALONE, 0), sum(answer.repeats.values())
+    return alone if answer.alone else total - alone, total
 
 
 def _why_alone(advice: Advice, answer: Answer) -> str:
@@ -153,16 +140,12 @@ def _scarce(advice: Advice, answer: Answer) -> str:
     rows, outcome = numbers.several(answer.rows, "training row"), answer.outcome
     if outcome is None:
         return rows
-    counted = said("advise.rare", said=rows, n=outcome.counted, kind=_rare(outcome))
+    words = (said("advise.with_event"), said("advise.other_than", name=outcome.common))
+    kind = next((text for text in words if text == outcome.rare), said("advise.class", name=outcome.rare))
+    counted = said("advise.rare", said=rows, n=outcome.counted, kind=kind)
     if not answer.without:
         return counted
     return said("advise.none_in", said=counted, n=answer.without, parts=advice.folds)
-
-
-def _rare(outcome: Outcome) -> str:
-    """What the rarer rows are, in any language if it is no name of a class."""
-    words = (said("advise.with_event"), said("advise.other_than", name=outcome.common))
-    return next((text for text in words if text == outcome.rare), said("advise.class", name=outcome.rare))
 
 
 def _gain(advice: Advice, answer: Answer) -> str:
@@ -172,11 +155,9 @@ def _gain(advice: Advice, answer: Answer) -> str:
         now = _level(advice, answer)
         return said("advise.gain.own", now=now, held=held) if now else ""
     now = _level(advice, answer, "advise.has_first")
-    if answer.expected is None:
-        change = changed(answer.gains[answer.choice], advice.metric)
-        gain = said("advise.gain.too_good", change=change, held=held)
-    else:
-        gain = said("advise.gain.expected", change=changed(answer.expected, advice.metric), held=held)
+    found = answer.gains[answer.choice] if answer.expected is None else answer.expected
+    text = "advise.gain.too_good" if answer.expected is None else "advise.gain.expected"
+    gain = said(text, change=changed(found, advice.metric), held=held)
     return one_after_another(gain, said("report.line", said=now) if now else "")
 
 
@@ -185,7 +166,8 @@ def _level(advice: Advice, answer: Answer, begin: str = "advise.has") -> str:
     alone, metric = answer.level.get(ALONE, math.nan), advice.metric
     if not math.isfinite(alone):
         return ""
-    has = said(begin, amount=amount(alone, metric))
+    amount = said("advise.amount", metric=numbers.called(metric), value=figure_of(alone, metric))
+    has = said(begin, amount=amount)
     if math.isnan(answer.no_model):
         return has
     nothing = _nothing_learnt(answer, metric)
@@ -211,7 +193,7 @@ def _sureness(advice: Advice, answer: Answer) -> str:
     """How often the same advice came out on other parts of the rows, and what speaks against it."""
     if not answer.repeats:  # without inner folds nothing is repeated
         return said("advise.sure.few", rows=_scarce(advice, answer)) if _few(answer) else ""
-    total, same = _repetitions(answer), _repeated(answer)
+    same, total = _repeated(answer)
     doubts, word = _doubts_of(answer), next(word for least, word in SURE if same >= least * total)
     if same < 2 or _few(answer):  # what came out once may as well be chance
         word = "hardly"
@@ -252,10 +234,9 @@ def _trust(answer: Answer) -> str:
     alone, advised = answer.trust.get("ece", (math.nan, math.nan))
     if math.isnan(advised):
         return ""
-    points = Figure(f"{100 * advised:.1f}")
-    if answer.alone or math.isnan(alone):
-        return said("advise.trust", points=points)
-    return said("advise.trust_beside", points=points, alone=Figure(f"{100 * alone:.1f}"))
+    single = answer.alone or math.isnan(alone)
+    points, beside = (Figure(f"{100 * figure:.1f}") for figure in (advised, alone))
+    return said("advise.trust" if single else "advise.trust_beside", points=points, alone=beside)
 
 
 def _order(advice: Advice, answer: Answer) -> str:
@@ -263,10 +244,20 @@ def _order(advice: Advice, answer: Answer) -> str:
     alone, advised = answer.trust.get("auc", (math.nan, math.nan))
     if not advice.measured or advice.metric == "auc" or math.isnan(advised):
         return ""
-    value = numbers.figure(advised, "auc")
-    if answer.alone or math.isnan(alone):
-        return said("advise.order", value=value)
-    return said("advise.order_beside", value=value, alone=numbers.figure(alone, "auc"))
+    single = answer.alone or math.isnan(alone)
+    value, beside = (numbers.figure(figure, "auc") for figure in (advised, alone))
+    return said("advise.order" if single else "advise.order_beside", value=value, alone=beside)
+
+
+def _other_class(advice: Advice, answer: Answer) -> str:
+    """That another class of models matters more than partners, where it does."""
+    trees = answer.trees
+    if trees is None or not trees.bounds[0] > 0:
+        return ""
+    partners = max((g.mean for g in answer.gains.values() if not math.isnan(g.mean)), default=0.0)
+    if trees.mean <= partners:
+        return ""
+    return said("advise.trees", change=changed(trees, advice.metric))
 
 
 def _gives(advice: Advice, answer: Answer) -> str:
@@ -296,14 +287,58 @@ def _gift(given: Gift, single: list[str]) -> str:
     return said("advise.gift", to=given.receiver, what=listed(parts))
 
 
-def _costs(advice: Advice, answer: Answer) -> str:
-    rounds = numbers.several(int(advice.config["rounds"]), "round")
-    return said("advise.cost", rounds=rounds, seconds=numbers.duration(answer.seconds))
-
-
 def cost_of_asking(advice: Advice) -> str:
     runs, models = (numbers.several(advice.spent[f"{what}s"], what) for what in ("run", "model"))
     return said("advise.asking", runs=runs, models=models, size=numbers.size(advice.spent["bytes"]))
+
+
+# figures in words
+
+
+def changed(found: Interval, metric: str) -> str:
+    """accuracy rises by 3.1 points (95 % interval −0.4 to 6.6)"""
+    blanks = {"metric": numbers.called(metric), "between": between(found, metric)}
+    if not float(numbers.figure(abs(found.mean), metric).replace("\u202f", "") or 0):
+        return said("advise.change.same", **blanks)
+    way = "rises" if (found.mean > 0) == METRICS[metric].higher else "falls"
+    size: str = numbers.figure(abs(found.mean), metric)
+    if numbers.in_percent(metric):
+        size = said(f"difference.points.{'one' if size == '1.0' else 'many'}", n=size)
+    return said(f"advise.change.{way}", size=size, **blanks)
+
+
+def between(found: Interval, metric: str) -> str:
+    """The interval, as of a gain: above 0 is better."""
+    if not (ends := _ends_of(found, metric)):
+        return said("advise.no_interval") if found.seeds > 1 else ""
+    return said(
+        "advise.between" if METRICS[metric].higher else "advise.between_better", low=ends[0], high=ends[1]
+    )
+
+
+def _ends_of(found: Interval, metric: str) -> list[Figure]:
+    """Of an interval, as of a gain; nothing where there is none."""
+    low, high = found.bounds
+    if math.isnan(low):
+        return []
+    like = found.mean or (high - low) / 2
+    return [numbers.figure(end, metric, sign=True, like=like) for end in (low, high)]
+
+
+def in_brackets(found: Interval, metric: str) -> str:
+    """+3.1 [−0.4 to +6.6]"""
+    if math.isnan(found.mean):
+        return numbers.NONE
+    mean, ends = numbers.figure(found.mean, metric, sign=True), _ends_of(found, metric)
+    around = said("outcome.bounds", low=ends[0], high=ends[1]) if ends else f" [{numbers.NONE}]"
+    return said("list.joined", one=mean, other=around)
+
+
+def figure_of(value: float, metric: str) -> Figure:
+    return Figure(numbers.figure(value, metric) + (" %" if numbers.in_percent(metric) else ""))
+
+
+# as a table
 
 
 def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coterie.features.advice.figures import called
-from coterie.features.advice.sentences import how
+from coterie.features.advice.sentences import called, how
 from coterie.methods.advised import ALONE
 from coterie.show import views
 from coterie.show.blocks import Block, Points, Sentence, Table

@@ -102,9 +102,6 @@ class Part:
     kwh: Range
     co2: Range
 
-    def table(self) -> dict[str, Any]:
-        return {"kwh": self.kwh._asdict(), "co2_g": self.co2._asdict()}
-
 
 @dataclass(frozen=True)
 class Energy:
@@ -171,6 +168,10 @@ class Energy:
 
     def table(self) -> dict[str, Any]:
         """Plain values, for a file or a page."""
+
+        def figures(part: Part | None) -> dict[str, Any]:
+            return {"kwh": part and part.kwh._asdict(), "co2_g": part and part.co2._asdict()}
+
         parts = {"compute": self.compute, "network": self.network}
         return {
             "cpu_seconds": self.cpu_seconds,
@@ -180,9 +181,8 @@ class Energy:
             "where": self.where,
             "whole": self.whole,
             "passed": self.passed,
-            "kwh": self.kwh and self.kwh._asdict(),
-            "co2_g": self.co2 and self.co2._asdict(),
-            "parts": {name: one and one.table() for name, one in parts.items()},
+            **figures(self.compute if self.whole else None),
+            "parts": {name: one and figures(one) for name, one in parts.items()},
             "factors": [asdict(one) for one in self.factors],
             "not_counted": list(self.not_counted),
         }

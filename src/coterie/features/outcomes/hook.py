@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from coterie.core.method import Models
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.bootstrap import Figure, Outcomes
 from coterie.metrics.classification import hits
@@ -41,7 +40,7 @@ from coterie.runs.artifacts import (
 )
 from coterie.runs.experiment import Experiment
 from coterie.runs.hooks import Hook, Run
-from coterie.runs.record import Kept, Record, known
+from coterie.runs.record import Kept, known
 from coterie.runs.scoring import score_models
 from coterie.storage.tensors import damaged, read_arrays, write_arrays
 
@@ -111,24 +110,21 @@ def _add_up(each: Sequence[np.ndarray], figure: Figure, told: Sequence[float | N
     return True
 
 
-def _row_by_row(
-    experiment: Experiment, models: Models, record: Record
-) -> tuple[Outcomes | None, Probabilities | None]:
-    """What came of each test row and what was said of it, in one pass. Nobody is asked: it is looked up."""
-    kernel, scores = asked_of(experiment), record.metrics[-1]["scores"]
-    told = (scores or {}).get("own/test", {}).get(headline(experiment.roster.task))
-    if kernel is None or told is None:
-        return None, None
-    here = replace(experiment, net=innermost(experiment.net))
-    at = score_models(here, kernel, models, record.done).get("at")
-    return (None, None) if at is None else (gathered(kernel, at, told), _said(kernel, at, told))
-
-
 class _OutcomesHook(Hook):
     order = 20
 
+    outcomes: Outcomes | None = None
+    likely: Probabilities | None = None
+
     def look(self, run: Run) -> None:
-        self.outcomes, self.likely = _row_by_row(run.experiment, run.ended_models, run.record)
+        """In one pass. Nobody is asked: it is looked up."""
+        kernel, scores = asked_of(run.experiment), run.record.metrics[-1]["scores"]
+        told = (scores or {}).get("own/test", {}).get(headline(run.experiment.roster.task))
+        if kernel is not None and told is not None:
+            here = replace(run.experiment, net=innermost(run.experiment.net))
+            at = score_models(here, kernel, run.ended_models, run.record.done).get("at")
+            if at is not None:
+                self.outcomes, self.likely = gathered(kernel, at, told), _said(kernel, at, told)
         run.found["probabilities"] = self.likely
         if run.folder is None:
             run.record.more["outcomes"] = partial(known, self.outcomes)

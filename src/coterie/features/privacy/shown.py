@@ -13,7 +13,7 @@ from coterie.show import inks as colours
 from coterie.show import numbers, plotly, views
 from coterie.show.blocks import Block, Plot, Section, Sentence
 from coterie.show.parts import Part, Runs
-from coterie.show.words import Figure, said
+from coterie.show.words import Figure, said, semicolons
 
 HIDING = ("dp(", "bounded(")  # kernels that hide rows, or a client, behind noise
 FEW = 30  # sites of a method that a table lists one by one
@@ -68,10 +68,10 @@ def cells(told: Statements) -> Cells:
     for label, statement in told.items():
         sites = statement["sites"]
         for site in sites[:FEW]:
-            out = ""  # since which round nothing is left, and for whom if not for all
-            for who, round in site.get("out", {}).items():
-                line = said("privacy.from_round", round=round, who=who)
-                out = said("list.semicolon", first=out, second=line) if out else line
+            # since which round nothing is left, and for whom if not for all
+            out = semicolons(
+                said("privacy.from_round", round=r, who=who) for who, r in site.get("out", {}).items()
+            )
             size = numbers.whole(site["rows"])
             rows.append([label, site["name"], size, _figure(site["epsilon"]), most(site), out])
         if len(sites) > FEW:
@@ -92,7 +92,7 @@ def _figure(value: float | None) -> str:
 def most(site: Mapping[str, Any]) -> str:
     """The partner who could learn most by itself."""
     by = {who: math.inf if e is None else e for who, e in site["by"].items()}
-    worst = max(by, key=lambda who: by[who], default="")
+    worst = max(by, key=by.__getitem__, default="")
     if not worst or by[worst] <= (site["everybody"] or 0):
         return said("privacy.each", epsilon=_figure(site["everybody"]))
     alike, epsilon = sum(e == by[worst] for e in by.values()), _figure(site["by"][worst])

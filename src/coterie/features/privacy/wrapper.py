@@ -63,8 +63,7 @@ class Private(Accounted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options = {name: getattr(self, name) for name in ("epsilon", "delta", "per_requester", "scores")}
-        self.check(**options, sigma=self.sigma, bound=self.bound)
+        self.check(self.epsilon, self.delta, self.per_requester, self.scores, self.sigma, self.bound)
         self.book.delta = self.delta
         self.book.budget = Budget(self.epsilon, self.delta, self.per_requester or None)
 

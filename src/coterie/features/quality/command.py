@@ -63,13 +63,9 @@ examples:
   coterie check --net federation --federation.kit ward/people/lead
 """
 SETTINGS = ("data", "rows", "split", "clients", "seed", "deal", "net", "plugins")
+RUN = "The folder of a run or a comparison, whose data are looked at and whose report gets it."
 OWN = [
-    Option(
-        "run",
-        str,
-        "",
-        "The folder of a run or a comparison, whose data are looked at and whose report gets it.",
-    ),
+    Option("run", str, "", RUN),
     Option("checks", tuple[str, ...], tuple(CHECKS), "Which checks to do; by default all."),
     Option("ranges", str, "", "A TOML file with bounds of your own, beside Coterie's (docs/quality.md)."),
     Option("worth", bool, False, "Say what columns that the requester lacks bring clients that record them."),
@@ -188,23 +184,17 @@ def _show(table: Mapping[str, Any]) -> None:
         screen.out.print(grid)
         if len(mine) > FEW:
             screen.out.print("  " + say("quality.and_more", n=len(mine) - FEW))
-    _show_worth(table)
+    if table["worth"]:
+        grid = Table(box=None, pad_edge=False, header_style="bold")
+        for title in columns("column", "partner", "loss", "score", "permuted"):
+            grid.add_column(say.again(title), overflow="fold")
+        for w in table["worth"]:
+            grid.add_row(*(escape(say.again(cell)) for cell in (w["column"], w["partner"], *worth_cells(w))))
+        screen.out.print()
+        screen.out.print(grid)
+        screen.out.print(say("quality.gain_short"))
     if table["notes"]:
         screen.out.print()
         for note in table["notes"]:
             screen.out.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
     screen.out.print("\n" + say("quality.advice"))
-
-
-def _show_worth(table: Mapping[str, Any]) -> None:
-    if not table["worth"]:
-        return
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in columns("column", "partner", "loss", "score", "permuted"):
-        grid.add_column(say.again(heading), overflow="fold")
-    for w in table["worth"]:
-        cells = map(say.again, (w["column"], w["partner"], *worth_cells(w)))
-        grid.add_row(*map(escape, cells))
-    screen.out.print()
-    screen.out.print(grid)
-    screen.out.print(say("quality.gain_short"))

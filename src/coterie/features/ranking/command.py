@@ -57,8 +57,7 @@ def rank(given: Given) -> int:
         need_matplotlib()
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
-    name = f"rank-{settings.data}-{settings.split}-{by}-seed{settings.seed}"
-    path = out or fresh(name)
+    path = out or fresh(f"rank-{settings.data}-{settings.split}-{by}-seed{settings.seed}")
     visits: int = experiment.method.visits  # type: ignore[attr-defined]
     with screen.progress(visits, f"ranking by {by}", "visits") as bar:
 
@@ -98,9 +97,7 @@ def _show(record: Record) -> None:
     screen.out.print(screen_table(record, screen.out.width))
     what = str(record.metrics[-1]["extras"]["held_out"])  # a file has it in English
     folds = said("ranking.folds", n=what.partition("-")[0])
-    held_out = say(
-        "ranking.held_out", what=say.again(folds if folds == what else known("ranking.rows", what))
-    )
-    screen.out.print(f"[dim]{held_out}[/dim]\n")
+    rows = say.again(folds if folds == what else known("ranking.rows", what))
+    screen.out.print(f"[dim]{say('ranking.held_out', what=rows)}[/dim]\n")
     for requester, line in sentences(record).items():
         screen.out.print(f"[bold]{escape(requester)}[/bold]: {escape(say.again(line))}")

@@ -70,12 +70,6 @@ def _figures(name: str, found: Ranked, r: int, j: int) -> str:
     return ""
 
 
-def _why(found: Ranked, r: int, j: int) -> str:
-    name = reason(found, r, j)
-    text, figures = _because(name, [found.clients[j]], found.clients[r]), _figures(name, found, r, j)
-    return said("ranking.why", why=text, figures=figures) if figures else text
-
-
 def _because(name: str, others: Sequence[str], at: str) -> str:
     form = "one" if len(others) == 1 else "many"
     return said(f"ranking.reason.{name}.{form}", names=listed(others, LISTED), at=at)
@@ -126,11 +120,10 @@ def alone_lines(by_label: views.Groups) -> list[str]:
     lines: list[str] = []
     for label, runs in by_label.items():
         for name, why in _alone_by_seed(runs).items():
-            first = {"method": label, "client": name, "why": why[min(why)]}
-            if len(runs) == 1:
-                lines.append(said("ranking.alone", **first))
-            else:
-                lines.append(said("ranking.alone_in", **first, n=len(why), of=len(runs), seed=min(why)))
+            seed = min(why)
+            text = "ranking.alone" if len(runs) == 1 else "ranking.alone_in"
+            blanks = {"n": len(why), "of": len(runs), "seed": seed}
+            lines.append(said(text, method=label, client=name, why=why[seed], **blanks))
     more = len(lines) - LINES
     return lines if more <= 0 else [*lines[:LINES], said("ranking.not_listed", n=more)]
 
@@ -146,23 +139,15 @@ def alone_in_short(by_label: views.Groups) -> list[str]:
         by_kind: dict[str, list[str]] = {}
         for name, why in _alone_by_seed(runs).items():
             seeds = said("ranking.in_seeds", client=name, n=len(why), of=len(runs)) if len(runs) > 1 else name
-            by_kind.setdefault(_why_alone(runs, name), []).append(seeds)
-        lines += [
-            said(f"ranking.short.{kind}", method=label, who=listed(who, LISTED))
-            for kind, who in by_kind.items()
-        ]
+            whys = set[str]()
+            for found in (ranked(record) for record in runs if name in alone(record)):
+                r = found.clients.index(name)
+                whys |= {reason(found, r, j) for j in found.order(r)}
+            kind = "few" if whys == {"few"} else "worth" if whys <= JUDGED else "chosen"
+            by_kind.setdefault(kind, []).append(seeds)
+        for kind, who in by_kind.items():
+            lines.append(said(f"ranking.short.{kind}", method=label, who=listed(who, LISTED)))
     return lines
-
-
-def _why_alone(runs: Sequence[Record], client: str) -> Literal["few", "worth", "chosen"]:
-    """Which kind of reasons a client has in all seeds in which it trains alone."""
-    names = set[str]()
-    for record in runs:
-        if client in alone(record):
-            found = ranked(record)
-            r = found.clients.index(client)
-            names |= {reason(found, r, j) for j in found.order(r)}
-    return "few" if names == {"few"} else "worth" if names <= JUDGED else "chosen"
 
 
 # in reports
@@ -197,8 +182,11 @@ def ranking_frame(record: Record) -> pd.DataFrame:
     rows = []
     for r in found.requesters:
         for place, j in enumerate(found.order(r), start=1):
+            why = reason(found, r, j)
+            text, figures = _because(why, [found.clients[j]], found.clients[r]), _figures(why, found, r, j)
+            text = said("ranking.why", why=text, figures=figures) if figures else text
             pair = (found.clients[r], place, found.clients[j], bool(found.chosen[r, j]))
-            rows.append((*pair, *(float(matrix[r, j]) for matrix in matrices), str(_why(found, r, j))))
+            rows.append((*pair, *(float(matrix[r, j]) for matrix in matrices), str(text)))
     return pd.DataFrame(rows, columns=["requester", "rank", "participant", "chosen", *names, "reason"])
 
 

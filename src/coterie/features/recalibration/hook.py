@@ -86,17 +86,13 @@ def _recalibrated(experiment: Experiment, models: Models, said: Probabilities | 
             rows, why = _of_folds(experiment)
     found = {}
     for i in models.owners.tolist():
-        few = _few_of(experiment, i, 1 if source == BY_VALIDATION else 0)
-        found[roster.names[i]] = _of_one(i, rows.get(i, []), why or few, source, said)
+        if i in rows:
+            p, y, fold = (np.concatenate(some) for some in zip(*rows[i], strict=True))
+            one = settled(p, y, fold, source, None if said is None else said.of(i))
+        else:
+            one = Recalibrated(why=why or _few_of(experiment, i, int(source == BY_VALIDATION)))
+        found[roster.names[i]] = one
     return found
-
-
-def _of_one(i: int, rows: Rows, why: str, source: str, said: Probabilities | None) -> Recalibrated:
-    """From what is known of a client's rows, else why nothing is."""
-    if not rows:
-        return Recalibrated(why=why)
-    p, y, fold = (np.concatenate(some) for some in zip(*rows, strict=True))
-    return settled(p, y, fold, source, None if said is None else said.of(i))
 
 
 def _validated(experiment: Experiment) -> bool:

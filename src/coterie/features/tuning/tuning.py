@@ -177,9 +177,11 @@ class Tuned:
         made = []
         for spec in self.tuning.methods:
             if best := self.best(spec):
-                name = spec.partition(":")[0]
-                pairs = [f"{k.removeprefix(f'{name}.')}={_text(v)}" for k, v in best.options.items()]
-                made.append(f"{spec.rstrip(':')}{',' if spec.partition(':')[2] else ':'}{','.join(pairs)}")
+                name, _, given = spec.partition(":")
+                options = {k.removeprefix(f"{name}."): v for k, v in best.options.items()}
+                texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in options.items()}
+                pairs = ",".join(f"{k}={text}" for k, text in texts.items())
+                made.append(f"{spec},{pairs}" if given else f"{name}:{pairs}")
         return made
 
     def write(self, path: Path) -> None:
@@ -196,10 +198,6 @@ class Tuned:
 def best_of(trials: Sequence[Trial], metric: str) -> Trial | None:
     sign, fine = 1 if METRICS[metric].higher else -1, [t for t in trials if t.value is not None]
     return max(fine, key=lambda t: sign * (t.value or 0.0), default=None)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_tuning(path: Path) -> Tuning:

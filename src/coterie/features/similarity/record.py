@@ -224,3 +224,6 @@ def refuse_unknown(record: Record) -> None:
         said = "; ".join(f"{name}: {text}" for name, text in away.items())
         why = said or "fewer than two answered, or had enough rows of any class"
         raise BadData(f"no two sites could be compared ({why}): ask for less, or when they are there")
+
+
+VIEWS = {"similarity": similarity_of}
