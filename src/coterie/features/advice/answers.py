@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 
 from coterie.core.method import asking
+from coterie.core.roster import Roster
 from coterie.features.advice.judge import Choice, Judge
 from coterie.features.trials.bench import REASONS, Bench, Place, Trials
-from coterie.features.trials.measure import TREES, Outcome, outcome_of, parts_without
+from coterie.features.trials.measure import TREES, Outcome, outcome_of
 from coterie.methods.advised import ALONE
 from coterie.metrics.learnt import UNKNOWN, Learnt, Shown
 from coterie.metrics.summary import Interval
 from coterie.metrics.table import METRICS
+from coterie.runs.about import commonest
 from coterie.runs.record import COORDINATOR
 
 TRUST = ("ece", "brier", "nll", "auc")
@@ -177,10 +179,21 @@ def _answer_of(judge: Judge, choice: Choice) -> Answer:
         best=choice.best,
         no_model=choice.no_model,
         outcome=outcome_of(bench.setup.roster, client),
-        without=parts_without([fold.roster for fold in bench.outer], client),
+        without=_parts_without([fold.roster for fold in bench.outer], client),
         learnt=choice.learnt,
         trees=judge.gain_over_alone([TREES] * len(folds)) if tried_trees else None,
     )
+
+
+def _parts_without(folds: Sequence[Roster], client: int) -> int | None:
+    """In how many parts that folds hold out for testing there is no row of the rarer kind."""
+    members = [roster.members[client].labels for roster in folds]
+    if any(labels is None for labels in members):
+        return None
+    parts = [(labels[0], labels[2]) for labels in members if labels]
+    if folds[0].task == "survival":
+        return sum(not test[1] for _, test in parts)
+    return sum(sum(test) <= test[commonest(train)] for train, test in parts)
 
 
 def _reasons(judge: Judge) -> dict[str, dict[str, float]]:

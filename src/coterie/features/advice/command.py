@@ -18,11 +18,12 @@ from coterie.features.advice import question as advising
 from coterie.features.advice.answers import Advice
 from coterie.features.advice.question import FOLLOW, Question
 from coterie.features.advice.report import write_advice
-from coterie.features.advice.sentences import cost_of_asking, screen_table, sentences
+from coterie.features.advice.sentences import cells, cost_of_asking, legend, sentences
 from coterie.features.tuning.report import command
 from coterie.methods.advised import Advised
 from coterie.runs.about import command_line
 from coterie.runs.builder import Builder
+from coterie.show.terminal import fitting, plain
 from coterie.show.words import say
 from coterie.storage.paths import given_folder
 
@@ -91,5 +92,8 @@ def _show(advice: Advice) -> None:
         for line in lines:
             screen.out.print(escape(say.again(line)))
     screen.out.print("")
-    screen.out.print(screen_table(advice, screen.out.width))
+    header, rows = cells(advice)
+    text, answer = say.again(legend(advice)), 4  # what each has without a model and alone stands before it
+    header, rows, width = [*map(say.again, header)], plain(rows), screen.out.width
+    screen.out.print(fitting(header, rows, text, text, width, least=answer))
     screen.out.print(f"[dim]{escape(say.again(cost_of_asking(advice)))}[/dim]")

@@ -33,13 +33,14 @@ from coterie.features.trials.gains import (
     interval_over_folds,
     interval_over_rows,
 )
-from coterie.features.trials.measure import balanced_always_the_same, no_model_at
+from coterie.features.trials.measure import balanced_always_the_same
 from coterie.methods.advised import ALONE
 from coterie.methods.baselines import NOTHING
+from coterie.metrics import no_model
 from coterie.metrics.evidence import ALSO, PROPER, Held
 from coterie.metrics.learnt import UNKNOWN, Figures, Learnt, learnt
 from coterie.metrics.summary import Interval
-from coterie.runs.about import labels_of
+from coterie.runs.about import SEEING, labels_of
 
 Fold = tuple[int, int]
 """(outer, inner), as in a place."""
@@ -126,18 +127,24 @@ class Judge:
         return Choice(way, best, gains, _mean_of(nothing), known, inside, promise)
 
     def always_the_same(self) -> list[float]:
-        """[fold] what always the same answer has, as it was tried, or [1] as follows from what is known."""
-        bench, metric = self.bench, self.bench.metric
+        """[fold] what always the same answer has, as it was tried, or [1] as follows from what is known:
+        counts of classes and the specificity at which a sensitivity is read or, for numbers, RMSE and R² of a
+        model.
+        """
+        bench, metric, task = self.bench, self.bench.metric, self.bench.setup.roster.task
         found = self.figures(NOTHING, metric)
         if not math.isnan(_mean_of(found)):
             return found
         if metric == "balanced_accuracy":
             return [balanced_always_the_same([fold.roster for fold in bench.outer], self.client)]
-        rmse, r2 = (self.figures(ALONE, name) for name in ("rmse", "r2"))
-        held = [fold.roster.members[self.client].test for fold in bench.outer]
-        scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
-        at = bench.method.specificity
-        return [no_model_at(metric, bench.setup.roster, self.client, own_loss, scored, at)]
+        if metric == "rmse":
+            rmse, r2 = (self.figures(ALONE, name) for name in ("rmse", "r2"))
+            held = [fold.roster.members[self.client].test for fold in bench.outer]
+            same = [no_model.of_figures(*fold) for fold in zip(rmse, r2, held, strict=True)]
+            return [_mean_of([value for value in same if math.isfinite(value)])]
+        if metric == "loss" and task == "classification" and bench.own.loss is None:
+            metric = SEEING  # which it is, unless somebody brought another
+        return [no_model.of_labels(metric, labels_of(self.member), bench.method.specificity)]
 
     def learnt(self) -> Learnt:
         """Whether any way shows the client more than always the same answer: on its training rows, each of

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-from rich.table import Table
-
 from coterie.features.advice.answers import Advice, Answer, Gift
 from coterie.features.trials.bench import ALIKE, THEIRS
 from coterie.features.trials.measure import why_measured
@@ -17,8 +15,7 @@ from coterie.report.learnable import asked, in_words
 from coterie.report.reveals import numbers_called
 from coterie.runs.record import COORDINATOR
 from coterie.show import numbers
-from coterie.show.terminal import fitting, plain
-from coterie.show.words import Figure, listed, said, say, semicolons, translated
+from coterie.show.words import Figure, listed, said, semicolons, translated
 from coterie.show.words import sentences as one_after_another
 
 MOST = 6  # partners that are named
@@ -375,9 +372,3 @@ def legend(advice: Advice) -> str:
         promise=said("advise.interval_nested" if advice.inner else "advise.interval"),
     )
     return one_after_another(text, said("advise.legend_promised") if advice.inner else "")
-
-
-def screen_table(advice: Advice, width: int) -> Table:
-    header, rows = cells(advice)
-    text, answer = say.again(legend(advice)), 4  # what each has without a model and alone stands before it
-    return fitting([*map(say.again, header)], plain(rows), text, text, width, least=answer)

@@ -65,11 +65,11 @@ def _of_site(state: Path, country: str) -> dict[str, Energy]:
 
 
 def _say(console: Console, title: str, by_label: Mapping[str, Energy], lines: Sequence[str]) -> None:
-    first = next(iter(by_label.values()))
+    tables, more = shown.in_full(by_label)
     console.print(Text(title, style="bold"), soft_wrap=True)
-    for header, rows in (shown.measured(by_label), shown.guessed(by_label), shown.factors(first)):
+    for header, rows in tables:
         console.print()
         console.print(fitting(header, rows, "", "", console.width))
     console.print()
-    for line in (*lines, shown.said_of(first), *shown.sources(first)):
+    for line in (*lines, *more):
         console.print(Text(line, style="dim"), soft_wrap=True)

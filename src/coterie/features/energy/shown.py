@@ -34,8 +34,8 @@ def _energy_part(runs: Runs) -> list[Block]:
     for label, e in by_method.items():
         plus = [said("energy.plus", one=one, other=other) for one, other in _spent(e)]
         rows.append([label, *plus, _both(e.compute), _both(e.network)])
-    text = sentences(said_of(first), *tracked(runs.by_label), *wrong)
-    listed: list[Block] = [Table(*factors(first)), *map(Sentence, sources(first))]
+    text = sentences(_said_of(first), *tracked(runs.by_label), *wrong)
+    listed: list[Block] = [Table(*_factors(first)), *map(Sentence, _sources(first))]
     return [runs.table(header, rows), Sentence(text), More(said("energy.factors"), listed)]
 
 
@@ -73,6 +73,12 @@ def measured(by_label: Mapping[str, Energy]) -> Cells:
     return header, [[label, *chain(*_spent(e))] for label, e in by_label.items()]
 
 
+def in_full(by_label: Mapping[str, Energy]) -> tuple[list[Cells], list[str]]:
+    """Tables of what was measured, what is guessed from it and by which factors; what to know of them."""
+    first = next(iter(by_label.values()))
+    return [measured(by_label), guessed(by_label), _factors(first)], [_said_of(first), *_sources(first)]
+
+
 def _spent(found: Energy) -> list[list[str]]:
     """CPU time of training and of scoring, and bytes likewise."""
     units = ((found.cpu, numbers.duration), (found.moved, numbers.size))
@@ -99,7 +105,7 @@ def _parts_of(found: Energy) -> dict[str, Part | None]:
     return {computing: found.compute, network: found.network}
 
 
-def factors(found: Energy) -> Cells:
+def _factors(found: Energy) -> Cells:
     rows = []
     for f in found.factors:
         ends = [Figure(f"{v:g}") for v in (f.low, f.usual, f.high)]
@@ -107,7 +113,7 @@ def factors(found: Energy) -> Cells:
     return [said("energy.factor"), *(said(f"energy.{end}") for end in ENDS), said("energy.unit")], rows
 
 
-def sources(found: Energy) -> list[str]:
+def _sources(found: Energy) -> list[str]:
     words = [{key: known("factor", getattr(f, key)) for key in ("name", "about")} for f in found.factors]
     return [said("energy.source", **w, source=f.source) for w, f in zip(words, found.factors, strict=True)]
 
@@ -135,7 +141,7 @@ def _tracked(told: Mapping[str, Any], done: int) -> str:
     return said("energy.tracked", tracker=name, kwh=kwh, co2=co2, how=how, of=of, grid=str(told.get("grid")))
 
 
-def said_of(found: Energy) -> str:
+def _said_of(found: Energy) -> str:
     """What to know of the figures, in a few sentences."""
     return sentences(
         said("energy.measured"),

@@ -116,9 +116,9 @@ def _by_numbers(asked: _Numbers) -> None:
     wrong.refuse()
     assert work is not None
     plans = []
-    for i, rows in enumerate(asked.rows):
+    for i, rows in enumerate(asked.rows, start=1):
         one = repeated(work.charges(rows), asked.rounds)
-        name = "site" if len(asked.rows) == 1 else f"site {i + 1}"
+        name = "site" if len(asked.rows) == 1 else f"site {i}"
         plans.append(_Plan(name, rows, repeated(one, asked.requesters), one))
     _show(plans, asked.delta, asked.epsilon, asked.sigma)
     if asked.epsilon is not None:

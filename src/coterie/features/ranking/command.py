@@ -15,13 +15,14 @@ from coterie.cli.run import LANGUAGE, OUT, fresh, out_of, title
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
 from coterie.features.ranking import ranking
-from coterie.features.ranking.shown import screen_table, sentences, write_ranking
+from coterie.features.ranking.shown import draw_ranking, ranking_frame, screen_table, sentences
 from coterie.methods import METHODS, ranks_by
 from coterie.runs.about import command_line
 from coterie.runs.builder import prepare
 from coterie.runs.record import Record
-from coterie.show.figures import need_matplotlib
+from coterie.show import figures
 from coterie.show.words import known, said, say, speaking
+from coterie.storage.atomic import write_whole
 
 COMMANDS = {"rank": ("partners", 20, "rank the others for one client or all, before training together")}
 HELP = """Ranks the others for one client or for all, before anything is trained together, and draws it.
@@ -54,7 +55,7 @@ def rank(given: Given) -> int:
     settings = replace(settings, method=by, rounds=1, options=options).resolved()
     out = out_of(extra)
     if extra["figures"] != "none":
-        need_matplotlib()
+        figures.need_matplotlib()
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
     path = out or fresh(f"rank-{settings.data}-{settings.split}-{by}-seed{settings.seed}")
@@ -68,8 +69,9 @@ def rank(given: Given) -> int:
         record = ranking.rank(experiment, path, tick)
     with speaking(extra["language"]):
         _show(record)
-    for file in write_ranking(path, record, extra["figures"]):
-        print(f"{'table' if file.suffix == '.csv' else 'figure'}: {file}")
+    print(f"table: {write_whole(path / 'ranking.csv', ranking_frame(record).to_csv(index=False))}")
+    for file in figures.write(path, lambda: {"ranking": draw_ranking(record)}, extra["figures"]):
+        print(f"figure: {file}")
     return 0
 
 

@@ -9,8 +9,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from functools import reduce
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.markup import escape
@@ -27,7 +26,6 @@ from coterie.show.parts import Part, Runs
 from coterie.show.words import Figure as Number
 from coterie.show.words import known as known_text
 from coterie.show.words import listed, said, say
-from coterie.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,12 +254,6 @@ def _lines(record: Record, found: pd.DataFrame) -> Table:
 
 
 # on paper
-
-
-def write_ranking(folder: Path, record: Record, format: Literal["none", "svg", "png"]) -> list[Path]:
-    """ranking.csv, and the figure beside it; returns their paths."""
-    table = write_whole(folder / "ranking.csv", ranking_frame(record).to_csv(index=False))
-    return [table, *figures.write(folder, lambda: {"ranking": draw_ranking(record)}, format)]
 
 
 def draw_ranking(record: Record) -> Figure:

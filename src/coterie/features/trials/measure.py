@@ -25,7 +25,6 @@ import numpy as np
 from coterie.core.client import Client
 from coterie.core.roster import Roster
 from coterie.features.trials.gains import LIKELIHOODS, ROOT, SHARE
-from coterie.metrics import no_model
 from coterie.metrics.table import headline
 from coterie.runs.about import COMMON, SEEING, commonest, labels_of
 from coterie.show.words import Figure, said
@@ -72,17 +71,6 @@ def outcome_of(roster: Roster, client: int) -> Outcome | None:
     return Outcome(names[most], rare, sum(counts) - counts[most], sum(counts))
 
 
-def parts_without(folds: Sequence[Roster], client: int) -> int | None:
-    """In how many parts that folds hold out for testing there is no row of the rarer kind."""
-    members = [roster.members[client].labels for roster in folds]
-    if any(labels is None for labels in members):
-        return None
-    parts = [(labels[0], labels[2]) for labels in members if labels]
-    if folds[0].task == "survival":
-        return sum(not test[1] for _, test in parts)
-    return sum(sum(test) <= test[commonest(train)] for train, test in parts)
-
-
 def balanced_always_the_same(folds: Sequence[Roster], client: int) -> float:
     """The balanced accuracy of always saying the most frequent class, the mean over held-out parts of two
     classes or more: how many classes a part has may differ. NaN where that is not known.
@@ -120,27 +108,6 @@ def why_measured(found: Outcome, client: str, name: str) -> str:
         name=found.common,
         share=Figure(f"{100 * found.share:.0f} %"),
     )
-
-
-def no_model_at(
-    metric: str,
-    roster: Roster,
-    client: int,
-    own_loss: bool,
-    scored: Sequence[tuple[float, float, int]],
-    specificity: float,
-) -> float:
-    """What a client would have without any model: from its counts of classes and the specificity at which a
-    sensitivity is read or, for numbers, from (RMSE, R², rows) of any model [fold]; NaN where that is not
-    known.
-    """
-    if metric == "rmse":
-        found = [no_model.of_figures(*fold) for fold in scored]
-        known = [value for value in found if math.isfinite(value)]
-        return sum(known) / len(known) if known else math.nan
-    if metric == "loss" and roster.task == "classification" and not own_loss:
-        metric = SEEING  # which it is, unless somebody brought another
-    return no_model.of_labels(metric, labels_of(roster.members[client]), specificity)
 
 
 def tries_trees(clients: Sequence[Client], metric: str) -> bool:
