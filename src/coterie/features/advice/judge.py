@@ -177,7 +177,10 @@ class Judge:
         known = int((~np.isnan(by_fold)).sum())
         if known == len(self.folds) and set(specs) != {ALONE} and (gains := self._by_row(specs)) is not None:
             return interval_over_rows(gains, float(by_fold.mean()), known, level, metric, coming)
-        rows = self._rows()
+        # held-out rows that the measure is a share of, over all folds, if it is one and anybody knows
+        labels = labels_of(self.member)
+        counted = {"accuracy": self.member.train, "sensitivity": labels[1] if len(labels) > 1 else math.nan}
+        rows = counted[metric] if metric in SHARES else math.nan
         if math.isnan(rows):
             held_out = self.member.train / self.bench.method.folds
             return interval_over_folds(by_fold, level, held_out / coming if coming else 0.0)
@@ -198,9 +201,3 @@ class Judge:
                     return None
                 found[there].append(rows[self.client])
         return gain_by_row(found[True], found[False], self.bench.metric, self.bench.higher)
-
-    def _rows(self) -> float:
-        """Held-out rows that the measure is a share of, over all folds; NaN if none, or nobody knows."""
-        labels = labels_of(self.member)
-        counted = {"accuracy": self.member.train, "sensitivity": labels[1] if len(labels) > 1 else math.nan}
-        return counted[self.bench.metric] if self.bench.metric in SHARES else math.nan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from coterie.features.advice.answers import Advice, Answer, Gift
+from coterie.features.advice.answers import Advice, Answer
 from coterie.features.trials.bench import ALIKE, THEIRS
 from coterie.features.trials.measure import why_measured
 from coterie.methods import partners_of
@@ -262,7 +262,16 @@ def _gives(advice: Advice, answer: Answer) -> str:
     out = [g for g in answer.gifts if g.sender == answer.client]
     back = sum(g.models for g in answer.gifts if g.receiver == answer.client)
     single = numbers_called(advice.reveals[answer.choice]["numbers"])
-    gifts = [_gift(g, single) for g in out if g.models or g.numbers]
+    gifts = []
+    for g in out:
+        size, parts = numbers.size(g.bytes), list[str]()
+        if g.models:
+            parts.append(said("small.group", names=numbers.several(g.models, "model"), why=size))
+        if g.numbers:
+            parts.append(said("small.group", names=numbers.several(g.numbers, "number"), why=single))
+        if parts:
+            text = "advise.gift_coordinator" if g.receiver == COORDINATOR else "advise.gift"
+            gifts.append(said(text, to=g.receiver, what=listed(parts)))
     if not gifts:
         return said("advise.gives_nothing")
     gets = said("advise.gets", models=numbers.several(back, "model")) if back else ""
@@ -270,18 +279,6 @@ def _gives(advice: Advice, answer: Answer) -> str:
     if answer.epsilon is not None:
         epsilon = said("advise.epsilon", epsilon=Figure(f"{answer.epsilon:.2f}"))
     return one_after_another(said("advise.gives", what=semicolons(gifts[:MOST])), gets, epsilon)
-
-
-def _gift(given: Gift, single: list[str]) -> str:
-    parts = []
-    if given.models:
-        size = numbers.size(given.bytes)
-        parts.append(said("small.group", names=numbers.several(given.models, "model"), why=size))
-    if given.numbers:
-        parts.append(said("small.group", names=numbers.several(given.numbers, "number"), why=single))
-    if given.receiver == COORDINATOR:
-        return said("advise.gift_coordinator", what=listed(parts))
-    return said("advise.gift", to=given.receiver, what=listed(parts))
 
 
 def cost_of_asking(advice: Advice) -> str:

@@ -306,10 +306,8 @@ def _on_screen(runs: Runs) -> list[Block]:
 
 
 def _on_paper(runs: Runs) -> list[Block]:
-    return [
-        Plot(f"calibration-{chart.key}", {}, chart.name, paper=partial(_figure, chart, runs.inks))
-        for chart in charts(counted(runs.by_label))
-    ]
+    made = charts(counted(runs.by_label))
+    return [Plot(f"calibration-{c.key}", {}, c.name, paper=partial(_figure, c, runs.inks)) for c in made]
 
 
 PARTS = (

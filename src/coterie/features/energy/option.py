@@ -24,10 +24,9 @@ import importlib
 import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
@@ -37,14 +36,11 @@ from coterie.storage.atomic import read_lines, write_whole
 
 ROUNDS = "metrics.jsonl"
 Stop = Callable[[], dict[str, Any]]
+"""Ends what a tracker has begun, and says what it found."""
 
 
-@dataclass(frozen=True)
-class _Tracker:
-    """Begins to track; the result ends it, and says what it found."""
-
+class _Tracker(NamedTuple):
     name: str
-    start: Callable[[Factor], Stop]
     grid: Factor
 
 
@@ -59,7 +55,7 @@ def tracker_of(text: str) -> _Tracker | None:
         raise UnknownName("energy tracker", name, TRACKERS)
     mix = grid(country or asked_country())
     _imported(name)
-    return _Tracker(name, TRACKERS[name], mix)
+    return _Tracker(name, mix)
 
 
 @contextlib.contextmanager
@@ -69,7 +65,7 @@ def tracked(tracker: _Tracker | None, folder: Path) -> Iterator[None]:
         yield
         return
     first = len(read_lines(folder / ROUNDS))
-    stop = tracker.start(tracker.grid)
+    stop = TRACKERS[tracker.name](tracker.grid)
     try:
         yield
     finally:

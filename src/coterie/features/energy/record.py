@@ -198,11 +198,22 @@ def _part(amount: float, mix: Factor, *factors: Factor) -> Part:
 
 
 def energy_of(record: Record, country: str = "") -> Energy:
-    """Of a run, over or not, with a country's grid, or the world's."""
+    """Of a run, over or not, with a country's grid, or the world's: who spent the CPU seconds that are known,
+    and who spent others that are not.
+    """
     cpu, scoring = cpu_seconds(record.timings)
     looked = sum(int(m.get("scoring", {}).get("bytes", 0)) for m in record.metrics)
     spent = (record.of("spent") or {}).get("bytes", np.zeros(0))
-    where, missing = _place(record)
+    net, device = record.settings.connector, record.settings.device
+    where, missing = "this process", tuple[str, ...]()
+    others = f"what the {len(record.clients)} sites computed"
+    if net.meets:
+        where = "the lead's process alone"
+        missing = (f"{others} (each keeps its own: coterie energy KIT), relay and helpers",)
+    elif not net.here:
+        where, missing = "the coordinator's process alone", (f"{others}, in processes of their own",)
+    elif device != "cpu":
+        where, missing = "the processor alone", (f"what {device} computed, where most of the work was",)
     power, watts = record.config.get("power"), factor("watts")
     if power is not None:  # somebody said what a busy core draws: no range
         given = float(power)
@@ -214,7 +225,7 @@ def energy_of(record: Record, country: str = "") -> Energy:
         scoring_bytes=looked,
         where=where,
         whole=estimates_energy(record.settings),
-        passed=record.settings.connector.meets,
+        passed=net.meets,
         missing=missing,
         watts=watts,
         mix=grid(country),
@@ -230,20 +241,6 @@ def cpu_seconds(timings: Sequence[Mapping[str, Any]]) -> tuple[float | None, flo
 
     training, scoring = total("cpu_seconds"), total("evaluate_cpu_seconds")
     return None if training is None else training + (scoring or 0.0), scoring
-
-
-def _place(record: Record) -> tuple[str, tuple[str, ...]]:
-    """Who spent the CPU seconds that are known, and who spent others that are not."""
-    net, device = record.settings.connector, record.settings.device
-    what = f"what the {len(record.clients)} sites computed"
-    if net.meets:
-        said = f"{what} (each keeps its own: coterie energy KIT), relay and helpers"
-        return "the lead's process alone", (said,)
-    if not net.here:
-        return "the coordinator's process alone", (f"{what}, in processes of their own",)
-    if device != "cpu":
-        return "the processor alone", (f"what {device} computed, where most of the work was",)
-    return "this process", ()
 
 
 def read_tracked(folder: Path) -> Mapping[str, Any] | None:

@@ -30,8 +30,7 @@ from coterie.core.kernel import Kernel
 from coterie.core.net import Beside, Replies
 from coterie.core.options import Option
 from coterie.core.seeds import Key
-from coterie.features.privacy.hook import Accounted
-from coterie.features.privacy.wrapper import Private
+from coterie.features.privacy.wrapper import Accounted, Private
 from coterie.kernels import SGD
 from coterie.kernels.dp import DP
 from coterie.nets.counting import Counting

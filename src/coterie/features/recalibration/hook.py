@@ -47,19 +47,6 @@ Rows = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 """In parts: what is said [row, class], what is true [row], in which fold [row]."""
 
 
-def _refuse_impossible(experiment: Experiment) -> None:
-    asked = experiment.settings.calibrate
-    if asked in ("auto", "none"):
-        return
-    said = option("calibrate", asked)
-    if experiment.roster.task != "classification":
-        raise BadInput(f"{said}, but a {experiment.roster.task} has no probabilities: leave it out")
-    if asked == "validation" and not _validated(experiment):
-        raise BadInput(f"{said} needs validation rows of every client: try {option('validation', 0.2)}")
-    if asked == "folds" and (why := _impossible(experiment)):
-        raise BadInput(f"{said}, but {why}: leave it out")
-
-
 def _recalibrated(experiment: Experiment, models: Models, said: Probabilities | None) -> Each:
     """For each client with a model of its own; `said` is what these said of test rows, where it is kept."""
     asked = experiment.settings.calibrate
@@ -178,7 +165,16 @@ class _RecalibrationHook(Hook):
     meets = ("calibrate",)
 
     def use(self, experiment: Experiment) -> None:
-        _refuse_impossible(experiment)
+        asked = experiment.settings.calibrate
+        if asked in ("auto", "none"):
+            return
+        said = option("calibrate", asked)
+        if experiment.roster.task != "classification":
+            raise BadInput(f"{said}, but a {experiment.roster.task} has no probabilities: leave it out")
+        if asked == "validation" and not _validated(experiment):
+            raise BadInput(f"{said} needs validation rows of every client: try {option('validation', 0.2)}")
+        if asked == "folds" and (why := _impossible(experiment)):
+            raise BadInput(f"{said}, but {why}: leave it out")
 
     def look(self, run: Run) -> None:
         said = run.found.get("probabilities")

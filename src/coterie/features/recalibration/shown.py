@@ -36,13 +36,13 @@ def _on_screen(runs: Runs) -> list[Block]:
 
 
 PARTS = (
-    Part("recalibration", "", 71, _recalibration_part, within="calibration"),
-    Part("recalibration", "", 5, _on_screen, on="screen"),
+    Part("recalibration", "", 71, _recalibration_part, within="calibration", of="recalibration"),
+    Part("recalibration", "", 5, _on_screen, on="screen", of="recalibration"),
 )
 
 
 def _known(records: Sequence[Record]) -> list[tuple[Record, Mapping[str, Recalibrated]]]:
-    return [(r, each) for r in records if (each := r.recalibration())]
+    return [(r, each) for r in records if (each := r.of("recalibration"))]
 
 
 def line(records: Sequence[Record]) -> str:

@@ -176,6 +176,14 @@ def _similarity(record: Record, told: Mapping[str, Any]) -> Similarity | None:
         quantiles = np.full((len(sites), len(columns), 19), np.nan)
         for name, values in told["quantiles"].items():
             quantiles[sites.index(name)] = values
+    apart = None
+    if "apart" in told:  # the inverse of `apart_from`, as [site, other, column]
+        terms, expected = (np.full((len(sites), len(sites), len(columns)), np.nan) for _ in range(2))
+        me = sites.index(record.about["site"])
+        for name, matrix in (("differs", terms), ("by_chance", expected)):
+            for other, values in told["apart"][name].items():
+                matrix[me, sites.index(other)] = values
+        apart = terms, expected
     options, notes = record.config.get("similar", {}), [note for c in clients for note in c["notes"]]
     sketched = {name: label for name, label in DISTANCES.items() if label in last}
     return Similarity(
@@ -194,17 +202,8 @@ def _similarity(record: Record, told: Mapping[str, Any]) -> Similarity | None:
         own_scales=any(note.startswith(SCALED["site"]) for note in notes),
         fitted=any(note.startswith((SCALED["site"], SCALED["shared"], FILLED)) for note in notes),
         requester=str(record.about.get("site") or options.get("requester", "all")),
-        apart=_apart(told["apart"], sites, columns, record.about["site"]) if "apart" in told else None,
+        apart=apart,
     )
-
-
-def _apart(told: Any, sites: list[str], columns: list[str], me: str) -> tuple[np.ndarray, np.ndarray]:
-    """The inverse, as [site, other, column]."""
-    terms, expected = (np.full((len(sites), len(sites), len(columns)), np.nan) for _ in range(2))
-    for name, matrix in (("differs", terms), ("by_chance", expected)):
-        for other, values in told[name].items():
-            matrix[sites.index(me), sites.index(other)] = values
-    return terms, expected
 
 
 def options_for(measures: Sequence[str] | None, epsilon: float, delta: float) -> dict[str, Any]:

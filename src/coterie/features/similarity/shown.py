@@ -122,18 +122,13 @@ def sentences(found: Similarity, most: int = 12) -> list[str]:
     """For each site that asks who is near and far; for the nearest pair, and the farthest, by what."""
     measure = _leading(found)
     near = [_nearest(found, i, measure) for i in found.asking()[:most]]
-    return near + [of_pair(found, i, j) for i, j in _extremes(found, measure)]
-
-
-def _extremes(found: Similarity, measure: str) -> list[tuple[int, int]]:
-    """The nearest and the farthest pair of those who ask; one where they are the same."""
     asking = found.asking()
     some = found.measures[measure][asking]
     if not found.terms.shape[2] or not np.isfinite(some).any():
-        return []
-    places = {int(np.nanargmin(some)), int(np.nanargmax(some))}
-    width = some.shape[1]
-    return [(asking[p // width], p % width) for p in sorted(places, key=lambda p: some.flat[p])]
+        return near
+    places, width = {int(np.nanargmin(some)), int(np.nanargmax(some))}, some.shape[1]
+    ends = [divmod(place, width) for place in sorted(places, key=lambda p: some.flat[p])]
+    return near + [of_pair(found, asking[row], j) for row, j in ends]
 
 
 def pair_table(found: Similarity, most: int = 0) -> Table:
@@ -153,16 +148,14 @@ def pair_table(found: Similarity, most: int = 0) -> Table:
             for name, matrix in found.measures.items():
                 row.append(_figure(matrix[i, j], name == "ndoye"))
                 row += [_figure(found.chance[name][i, j])] if name in found.chance else []
-            different = [_most_different(found, i, j)] if by_column else []
-            rows.append([*row, str(int(found.rows[j])), *different])
+            row.append(str(int(found.rows[j])))
+            if by_column:
+                terms = found.terms[i, j]
+                most_different = np.argsort(-terms, kind="stable")[:2]
+                named = ", ".join(f"{found.columns[c]} {terms[c]:.2f}" for c in most_different)
+                row.append(named if np.isfinite(terms).any() else said("similar.away"))
+            rows.append(row)
     return Table(header, rows)
-
-
-def _most_different(found: Similarity, i: int, j: int, many: int = 2) -> str:
-    terms = found.terms[i, j]
-    if not np.isfinite(terms).any():
-        return said("similar.away")
-    return ", ".join(f"{found.columns[c]} {terms[c]:.2f}" for c in np.argsort(-terms, kind="stable")[:many])
 
 
 def _figure(value: float, signed: bool = False) -> Figure:

@@ -42,6 +42,11 @@ def write_tuning(path: Path, tuned: Tuned, folder: Path) -> Path:
     """Writes the page; `folder` holds the files it tells to use."""
     tuning, runs = tuned.tuning, Runs("", [Record("", {}, tuned.about)])
     colours = inks(tuning.methods, next((s for s in tuning.methods if s.partition(":")[0] == "local"), None))
+    header = ["method", "trial", "options", f"held-out {numbers.unit(tuned.metric)}"]
+    rows = [[t.method, str(t.number), _options(t), _came(t, tuned.metric)] for t in tuned.trials]
+    said = "Each mark is a trial, the large one the best of its method; crosses on the lower edge failed."
+    every = More("Every trial as a table", [coloured(header, rows, colours, kind="")])
+    tried: list[Block] = [Plot("tried", tried_plot(tuned, colours), said), every]
     config = Table(["setting", "value"], [*flatten(tuning.table()).items()], kind="settings")
     found = [spec for spec in tuning.methods if tuned.best(spec)]
     use: Block = Sentence("Every trial failed: search elsewhere.")
@@ -50,7 +55,7 @@ def write_tuning(path: Path, tuned: Tuned, folder: Path) -> Path:
         use = Code([command("compare", folder / "best.toml"), *(command("run", file) for file in best)])
     shown = [
         Section("Best options", [coloured(*_cells(tuned), colours), Sentence(LEGEND)], "best"),
-        Section("What was tried", _tried(tuned, colours), "tried"),
+        Section("What was tried", tried, "tried"),
         Section("How to use them", [use], "use"),
         Section("What happened to the data", notes_part(runs), "notes"),
         Section("How to repeat it", [*repeat_part(runs)[:2], More("Settings", [config])], "repeat"),
@@ -62,10 +67,10 @@ def write_tuning(path: Path, tuned: Tuned, folder: Path) -> Path:
         f"Options picked for each method by itself, by {tuning.folds}-fold cross-validation on each client's "
         "training rows. No trial trained or was scored on test rows."
     )
-    header = Group([Sentence(came, kind="headline"), Sentence(what, kind="what")], "outcome")
+    head = Group([Sentence(came, kind="headline"), Sentence(what, kind="what")], "outcome")
     main = Section("", shown, "tuning", "article")
     version = str(tuned.about.get("coterie", ""))
-    return write_whole(path, html.document("Coterie tuning", [header], [main], version))
+    return write_whole(path, html.document("Coterie tuning", [head], [main], version))
 
 
 def command(name: str, config: Path) -> str:
@@ -138,11 +143,3 @@ def _dots(
         "customdata": [plotly.plain(s) for s in said],
         "hovertemplate": "%{customdata}",
     }
-
-
-def _tried(tuned: Tuned, colours: Mapping[str, Ink]) -> list[Block]:
-    said = "Each mark is a trial, the large one the best of its method; crosses on the lower edge failed."
-    rows = [[t.method, str(t.number), _options(t), _came(t, tuned.metric)] for t in tuned.trials]
-    header = ["method", "trial", "options", f"held-out {numbers.unit(tuned.metric)}"]
-    table = coloured(header, rows, colours, kind="")
-    return [Plot("tried", tried_plot(tuned, colours), said), More("Every trial as a table", [table])]
