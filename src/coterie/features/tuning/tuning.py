@@ -341,7 +341,7 @@ def _attempt(
 
     def score(i: int) -> float:
         experiment = _fold_experiment(tuning.way(spec, options), bench.folds[i], method)
-        return _validate(experiment, bench.metric, lambda record: tell(i * rounds + record.done))
+        return validate(experiment, bench.metric, lambda record: tell(i * rounds + record.done))
 
     try:
         method = _made(tuning.way(spec, options), bench.whole)
@@ -364,7 +364,7 @@ def _fold_experiment(settings: Settings, fold: Setup, method: Method) -> Experim
     return experiment_of(fold, settings, method, connector=connector, engine=engine, command=None)
 
 
-def _validate(experiment: Experiment, metric: str, watch: RunWatch) -> float:
+def validate(experiment: Experiment, metric: str, watch: RunWatch) -> float:
     """The mean over clients of a metric on the fold that was left out."""
     try:
         outcome = run(experiment, None, "fold", watch)
