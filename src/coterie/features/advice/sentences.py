@@ -108,7 +108,7 @@ def _why_alone(advice: Advice, answer: Answer) -> str:
     if answer.best != ALONE:
         return _held_back(advice, answer)
     best = max(known, key=lambda spec: known[spec].mean)
-    change = changed(known[best], advice.metric)
+    change = _changed(known[best], advice.metric)
     others = said("advise.alone.other", way=best)
     if len(known) > 1:
         others = said("advise.alone.best_of", n=len(known), way=best)
@@ -120,15 +120,15 @@ def _why_alone(advice: Advice, answer: Answer) -> str:
 def _held_back(advice: Advice, answer: Answer) -> str:
     """Why a way that looked better is not advised."""
     best, metric, rows = answer.best, advice.metric, _scarce(advice, answer)
-    looked = said("advise.looked", way=best, change=changed(answer.gains[best], metric))
+    looked = said("advise.looked", way=best, change=_changed(answer.gains[best], metric))
     if not _better(answer.level[best], answer.no_model, metric):
-        value, none = figure_of(answer.level[best], metric), figure_of(answer.no_model, metric)
+        value, none = _figure_of(answer.level[best], metric), _figure_of(answer.no_model, metric)
         blanks = {"nothing": _nothing_learnt(answer, metric), "none": none, "rows": rows}
         return said("advise.alone.no_better", looked=looked, value=value, **blanks)
     if answer.expected is None:
         doubt = said("advise.by_chance", ways=numbers.several(len(answer.gains), "way"))
     else:
-        doubt = said("advise.unproved", between=between(answer.expected, metric))
+        doubt = said("advise.unproved", between=_between(answer.expected, metric))
     return said("advise.alone.doubt", looked=looked, doubt=doubt, rows=rows)
 
 
@@ -154,7 +154,7 @@ def _gain(advice: Advice, answer: Answer) -> str:
     now = _level(advice, answer, "advise.has_first")
     found = answer.gains[answer.choice] if answer.expected is None else answer.expected
     text = "advise.gain.too_good" if answer.expected is None else "advise.gain.expected"
-    gain = said(text, change=changed(found, advice.metric), held=held)
+    gain = said(text, change=_changed(found, advice.metric), held=held)
     return one_after_another(gain, said("report.line", said=now) if now else "")
 
 
@@ -163,12 +163,12 @@ def _level(advice: Advice, answer: Answer, begin: str = "advise.has") -> str:
     alone, metric = answer.level.get(ALONE, math.nan), advice.metric
     if not math.isfinite(alone):
         return ""
-    amount = said("advise.amount", metric=numbers.called(metric), value=figure_of(alone, metric))
+    amount = said("advise.amount", metric=numbers.called(metric), value=_figure_of(alone, metric))
     has = said(begin, amount=amount)
     if math.isnan(answer.no_model):
         return has
     nothing = _nothing_learnt(answer, metric)
-    has = said("advise.has_beside", said=has, nothing=nothing, value=figure_of(answer.no_model, metric))
+    has = said("advise.has_beside", said=has, nothing=nothing, value=_figure_of(answer.no_model, metric))
     return has if _better(alone, answer.no_model, metric) else said("advise.has_no_better", said=has)
 
 
@@ -254,7 +254,7 @@ def _other_class(advice: Advice, answer: Answer) -> str:
     partners = max((g.mean for g in answer.gains.values() if not math.isnan(g.mean)), default=0.0)
     if trees.mean <= partners:
         return ""
-    return said("advise.trees", change=changed(trees, advice.metric))
+    return said("advise.trees", change=_changed(trees, advice.metric))
 
 
 def _gives(advice: Advice, answer: Answer) -> str:
@@ -289,9 +289,9 @@ def cost_of_asking(advice: Advice) -> str:
 # figures in words
 
 
-def changed(found: Interval, metric: str) -> str:
+def _changed(found: Interval, metric: str) -> str:
     """accuracy rises by 3.1 points (95 % interval −0.4 to 6.6)"""
-    blanks = {"metric": numbers.called(metric), "between": between(found, metric)}
+    blanks = {"metric": numbers.called(metric), "between": _between(found, metric)}
     if not float(numbers.figure(abs(found.mean), metric).replace("\u202f", "") or 0):
         return said("advise.change.same", **blanks)
     way = "rises" if (found.mean > 0) == METRICS[metric].higher else "falls"
@@ -301,7 +301,7 @@ def changed(found: Interval, metric: str) -> str:
     return said(f"advise.change.{way}", size=size, **blanks)
 
 
-def between(found: Interval, metric: str) -> str:
+def _between(found: Interval, metric: str) -> str:
     """The interval, as of a gain: above 0 is better."""
     if not (ends := _ends_of(found, metric)):
         return said("advise.no_interval") if found.seeds > 1 else ""
@@ -319,7 +319,7 @@ def _ends_of(found: Interval, metric: str) -> list[Figure]:
     return [numbers.figure(end, metric, sign=True, like=like) for end in (low, high)]
 
 
-def in_brackets(found: Interval, metric: str) -> str:
+def _in_brackets(found: Interval, metric: str) -> str:
     """+3.1 [−0.4 to +6.6]"""
     if math.isnan(found.mean):
         return numbers.NONE
@@ -328,7 +328,7 @@ def in_brackets(found: Interval, metric: str) -> str:
     return said("list.joined", one=mean, other=around)
 
 
-def figure_of(value: float, metric: str) -> Figure:
+def _figure_of(value: float, metric: str) -> Figure:
     return Figure(numbers.figure(value, metric) + (" %" if numbers.in_percent(metric) else ""))
 
 
@@ -345,7 +345,7 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
     for a in advice.answers:
         gains = list[str]()
         for spec in ways:
-            gain = in_brackets(a.gains[spec], metric)
+            gain = _in_brackets(a.gains[spec], metric)
             if not _better(a.level[spec], a.no_model, metric):
                 gain = said("advise.below_nothing")
             elif spec == a.choice:
@@ -354,7 +354,7 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
         told = list[str]()
         if advice.inner:
             looked = a.expected is not None and a.best != ALONE  # whoever stays alone is promised nothing
-            told = [in_brackets(a.expected, metric) if looked and a.expected else numbers.NONE]
+            told = [_in_brackets(a.expected, metric) if looked and a.expected else numbers.NONE]
         levels = (numbers.figure(value, metric) for value in (a.no_model, a.level.get(ALONE, math.nan)))
         rows.append([a.client, *levels, called(a.choice), *told, *gains])
     return [*before, *promised, *ways], rows

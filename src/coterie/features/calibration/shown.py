@@ -103,21 +103,18 @@ def charts(found: Counted) -> list[Chart]:
     whole = pooled(found)
     if not whole:
         return []
-    by = {label: c.confidence for label, c in whole.items()}
-    above = {label: c.above for label, c in whole.items()}
-    shares = {label: 100 * t.samples / t.samples[0] for label, t in above.items()}
-    right = {label: 100 * t.accuracy for label, t in above.items()}
-    edges = 100 * taus()
+    sure, gaps, from_on, silent, unsure = (list[_Line]() for _ in range(5))
+    for label, c in whole.items():
+        by, above, of = c.confidence, c.above, c.entropy
+        sure.append(_line(label, by, 100 * by.mean, 100 * by.accuracy, by.samples))
+        gaps.append(_line(label, by, 100 * by.mean, 100 * (by.accuracy - by.mean), by.samples))
+        edges, shares = 100 * taus(), 100 * above.samples / above.samples[0]
+        from_on.append(_line(label, above, edges, 100 * (above.accuracy - above.mean), shares))
+        silent.append(_line(label, above, edges, 100 * above.accuracy, shares))
+        upto = 100 * of.samples.cumsum(dim=0) / of.samples.sum()
+        unsure.append(_line(label, of, 100 * taus(len(upto))[1:], upto, 100 * of.accuracy))
     level = {"": [(0.0, 0.0), (100.0, 0.0)]}
     diagonal = {"": [(0.0, 0.0), (100.0, 100.0)]}
-    sure = [_line(k, t, 100 * t.mean, 100 * t.accuracy, t.samples) for k, t in by.items()]
-    gaps = [_line(k, t, 100 * t.mean, 100 * (t.accuracy - t.mean), t.samples) for k, t in by.items()]
-    from_on = [_line(k, t, edges, 100 * (t.accuracy - t.mean), shares[k]) for k, t in above.items()]
-    silent = [_line(k, t, edges, right[k], shares[k]) for k, t in above.items()]
-    unsure = []
-    for label, t in ((label, c.entropy) for label, c in whole.items()):
-        upto = 100 * t.samples.cumsum(dim=0) / t.samples.sum()
-        unsure.append(_line(label, t, 100 * taus(len(upto))[1:], upto, 100 * t.accuracy))
     return [
         Chart("reliability", ("confidence", "right", "samples"), sure, diagonal),
         Chart("gap", ("confidence", "gap", "samples"), gaps, level),
