@@ -197,7 +197,7 @@ def _part(amount: float, mix: Factor, *factors: Factor) -> Part:
     return Part(kwh, co2)
 
 
-def energy_of(record: Record, country: str = "") -> Energy:
+def _energy_of(record: Record, country: str = "") -> Energy:
     """Of a run, over or not, with a country's grid, or the world's: who spent the CPU seconds that are known,
     and who spent others that are not.
     """
@@ -258,4 +258,4 @@ def read_tracked(folder: Path) -> Mapping[str, Any] | None:
 
 
 KEPT = {"tracked": Kept(FILE, read_tracked)}
-VIEWS = {"energy": energy_of}
+VIEWS = {"energy": _energy_of}
