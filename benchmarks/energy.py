@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
-from coterie.features.energy.energy import Energy
+from coterie.features.energy.record import Energy
 from coterie.runs.budget import JOULES
 
 Guess = tuple[float, str]  # kWh, and how it was made

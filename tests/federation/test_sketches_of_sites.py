@@ -12,8 +12,8 @@ from room import Room
 from coterie.cli.main import main
 from coterie.core.charge import Charge
 from coterie.core.errors import BadData, Refused
+from coterie.features.similarity.record import similarity_of
 from coterie.features.similarity.shown import blocks_of, sentences
-from coterie.features.similarity.similarity import similarity_of
 from coterie.federation.lead import connector
 from coterie.federation.lead.orders import odd_numbers
 from coterie.federation.lead.sites import meet

@@ -14,7 +14,7 @@ import pytest
 from pages import TOKEN, Growing, entry, opened, served, tab
 
 from coterie.cli.main import main
-from coterie.features.similarity.similarity import similarity_of
+from coterie.features.similarity.record import similarity_of
 from coterie.page.library import library_of
 from coterie.runs.folder import read_record
 

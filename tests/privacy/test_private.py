@@ -10,10 +10,9 @@ from torch import nn
 from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.held import COORDINATOR, at_coordinator, hold
-from coterie.core.net import edges_of, from_server
+from coterie.core.net import EVALUATION, edges_of, from_server
 from coterie.core.seeds import Key
 from coterie.features.absence.wrapper import Absent
-from coterie.features.privacy.hook import EVALUATION
 from coterie.features.privacy.wrapper import Private
 from coterie.kernels import (
     SGD,

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from coterie.core.method import UNTRAINED
 from coterie.features.budgets import shown as costs
-from coterie.features.budgets import tables
 from coterie.report.page import render_page
 from coterie.report.tables import summary_frame, write_csv
 from coterie.show import numbers, views
@@ -54,18 +53,18 @@ def pair(priced):
 
 def test_totals_and_kwh_by_hand(pair):
     fedavg, pens = pair
-    assert tables.total(fedavg) == pytest.approx(
+    assert costs.total(fedavg) == pytest.approx(
         {"steps": 40, "bytes": 400, "seconds": 1.25, "kwh": 15 * 12 / 3.6e6}
     )
-    assert tables.total(pens)["bytes"] == 0
-    assert tables.counted(pair) == ["steps", "bytes", "seconds", "kwh"]
-    assert tables.smallest(pair, "steps") == 40
-    assert tables.smallest(pair, "bytes") == 400  # of those that spent any
+    assert costs.total(pens)["bytes"] == 0
+    assert costs.counted(pair) == ["steps", "bytes", "seconds", "kwh"]
+    assert costs.smallest(pair, "steps") == 40
+    assert costs.smallest(pair, "bytes") == 400  # of those that spent any
 
 
 def test_at_equal_cost_each_has_what_it_had_reached(pair):
     """Within 40 steps pens has had one round of 30, and fedavg four, of which the third was best."""
-    fedavg, pens = (tables.within([r], "steps", 40) for r in pair)
+    fedavg, pens = (costs.within([r], "steps", 40) for r in pair)
     assert (fedavg.last.mean, fedavg.best.mean) == pytest.approx((0.7, 0.9))
     assert (pens.last.mean, pens.best.mean) == pytest.approx((0.6, 0.6))
     header, rows = costs.equal_cells(pair, ["steps", "bytes"])
@@ -78,13 +77,13 @@ def test_at_equal_cost_each_has_what_it_had_reached(pair):
 
 def test_rounds_that_were_not_scored_are_passed_over(priced):
     record = priced("fedavg", [None, 0.4, None, 0.9], 10)
-    assert tables.within([record], "steps", 25).last.mean == pytest.approx(0.4)
-    assert math.isnan(tables.within([record], "steps", 5).last.mean)
+    assert costs.within([record], "steps", 25).last.mean == pytest.approx(0.4)
+    assert math.isnan(costs.within([record], "steps", 5).last.mean)
 
 
 def test_lower_is_better_for_an_error(make_known):
     record = make_known({"rmse": [4.0, 2.0]}, task="regression")  # from half of it, 1.5
-    assert tables.within([record], "bytes", 1e9).best.mean == pytest.approx(1.5)
+    assert costs.within([record], "bytes", 1e9).best.mean == pytest.approx(1.5)
 
 
 def test_curves_have_spent_in_the_place_of_rounds(pair):
@@ -107,7 +106,7 @@ def test_over_seeds_costs_are_means(priced):
     curve = costs.against(views.curve("fedavg", runs, "seeds", ACCURACY), runs, "steps")
     assert curve.rounds == [0, 15]
     assert curve.mean == pytest.approx([0.2, 0.6])
-    assert tables.mean_total(runs, "steps") == 15
+    assert costs.mean_total(runs, "steps") == 15
 
 
 def test_what_a_budget_ended_is_said(priced):
@@ -172,6 +171,6 @@ def test_runs_of_earlier_versions_have_what_they_counted(make_known):
     old = make_known({ACCURACY: [0.5, 0.5]})
     for line in old.metrics:
         line.pop("spent", None)
-    assert tables.counted([old]) == ["bytes", "seconds"]
+    assert costs.counted([old]) == ["bytes", "seconds"]
     assert np.isnan(summary_frame([old])["steps"]).all()
     assert "Against cost" in render_page([Section("made", [old])])

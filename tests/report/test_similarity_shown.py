@@ -14,7 +14,7 @@ import pytest
 import coterie
 from coterie.features.similarity import shown as words
 from coterie.features.similarity.plots import scaled, symmetric, tree
-from coterie.features.similarity.report import draw
+from coterie.features.similarity.shown import draw
 from coterie.show.words import said as saying
 
 NAMES = ("north", "<b>west</b>", "south")

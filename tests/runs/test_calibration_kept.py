@@ -12,7 +12,7 @@ import coterie
 from coterie.core.errors import BadRun
 from coterie.core.groups import Groups
 from coterie.data.clients import Client
-from coterie.features.calibration.record import FILE as CALIBRATION
+from coterie.features.calibration.hook import FILE as CALIBRATION
 from coterie.kernels.calibrate import Calibrate, Tallied, unpacked
 from coterie.kernels.score import Score
 from coterie.metrics.calibration import calibration, ece, probabilities

@@ -11,7 +11,7 @@ import pytest
 
 import coterie
 from coterie.core.errors import UnknownName
-from coterie.features.energy.energy import Energy, asked_country, countries, cpu_seconds, factor, grid
+from coterie.features.energy.record import Energy, asked_country, countries, cpu_seconds, factor, grid
 from coterie.runs import budget
 from coterie.runs.record import Record
 

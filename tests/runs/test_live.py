@@ -12,9 +12,10 @@ import pytest
 from rich.console import Console
 
 from coterie.core.errors import BadRun, Diverged, Refused
+from coterie.features.live.command import of_run, progress
 from coterie.features.live.hook import Now, observing, read_now
 from coterie.features.live.live import ALONE, GONE, KILLED, NO_LINE, heard, late_after, read_live, read_study
-from coterie.features.live.screen import missing, of_run, progress
+from coterie.features.live.shown import missing
 from coterie.report.progress import bar_of
 from coterie.runs.folder import Folder
 from coterie.runs.loop import run

@@ -15,7 +15,7 @@ from coterie.core.kernel import kernel_to_dict
 from coterie.core.roster import roster_of
 from coterie.data.clients import Client
 from coterie.features.outcomes import hook
-from coterie.features.outcomes.record import FILE as OUTCOMES
+from coterie.features.outcomes.hook import FILE as OUTCOMES
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.table import BY_ROW
 from coterie.runs.folder import read_record

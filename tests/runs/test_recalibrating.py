@@ -14,7 +14,7 @@ from coterie.cli.main import main
 from coterie.core.client import Samples
 from coterie.core.errors import BadInput
 from coterie.features.recalibration import shown as recalibration
-from coterie.features.recalibration.record import FILE
+from coterie.features.recalibration.hook import FILE
 
 
 def hospitals(rows: int = 200, validation: float = 0.0, classes: int = 2) -> list[coterie.Client]:

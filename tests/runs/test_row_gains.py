@@ -9,7 +9,7 @@ import pytest
 
 import coterie
 from coterie.features.trials.gains import LIKELIHOODS, gain_by_row, interval_over_rows
-from coterie.features.trials.trees import trees_on, tries_trees
+from coterie.features.trials.measure import trees_on, tries_trees
 from coterie.metrics.summary import student
 
 

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from coterie.core.errors import BadInput, BadRun, UnknownName
-from coterie.features.energy.option import FILE, read_tracked, tracked, tracker_of
+from coterie.features.energy.option import tracked, tracker_of
+from coterie.features.energy.record import FILE, read_tracked
 
 DATA = {"energy_consumed": 2e-6, "emissions": 1e-9, "cpu_energy": 1e-6, "ram_energy": 1e-6}
 DATA |= {"gpu_energy": 0.0, "duration": 1.5}

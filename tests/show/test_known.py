@@ -6,7 +6,7 @@ import pytest
 
 from coterie.core.clock import PARTS
 from coterie.features.audit import canaries, inversion, membership, mixes
-from coterie.features.energy.energy import grid, read
+from coterie.features.energy.record import grid, read
 from coterie.show.words import known, say, speaking
 
 PROOFS = [

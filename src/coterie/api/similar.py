@@ -20,10 +20,9 @@ from coterie.core.client import Client
 from coterie.core.errors import CoterieWarning
 from coterie.engines.threads import narrow
 from coterie.features.ranking.ranking import rank
-from coterie.features.similarity.report import write_page
-from coterie.features.similarity.shown import sentences
+from coterie.features.similarity.record import Similarity, options_for, refuse_unknown, similarity_of
+from coterie.features.similarity.shown import sentences, write_page
 from coterie.features.similarity.shown import warnings as cautions
-from coterie.features.similarity.similarity import Similarity, options_for, refuse_unknown, similarity_of
 from coterie.report.summary import lines_html
 from coterie.runs.builder import Builder, Handed
 from coterie.runs.folder import refuse_full

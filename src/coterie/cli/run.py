@@ -96,7 +96,8 @@ def played(
 
 def around_runs(extra: Mapping[str, Any]) -> Around:
     """What options of features (`BESIDE`) ask for around each run; refused before anything is computed."""
-    asked = [module.around(extra[module.OPTION.name]) for module in features.brought("option")]
+    brought = {module: extra[module.OPTION.name] for module in features.brought("option")}
+    asked = [module.around(text) for module, text in brought.items() if text]
 
     @contextmanager
     def entered(folder: Path) -> Iterator[None]:

@@ -4,10 +4,11 @@ Nothing outside this package names one of them. A folder brings what it needs, i
 
     hook.py      `HOOK`, what it does before, around and after rounds (`runs/hooks.py`)
     wrapper.py   a wrapper of the net, or several: importing it registers them (`core/net.py`)
-    record.py    what it keeps of a run, `KEPT`, and makes of its record, `VIEWS`, by name (`runs/record.py`)
+    record.py    what it keeps of a run, `KEPT`, and makes of its record, `VIEWS`, by name (`runs/record.py`);
+                 where that is little it stands in hook.py
     shown.py     its parts of the report, of what is said on a screen, of figures on paper: `PARTS`, each a
-                 maker of blocks (`show/parts.py`); what it says is in words.toml, in three languages
-    tables.py    `COLUMNS` of the summary, by name, and `FRAMES` that are written as CSV, by the file's name
+                 maker of blocks (`show/parts.py`); what it says is in words.toml, in three languages.
+                 `COLUMNS` of the summary, by name, and `FRAMES` that are written as CSV, by the file's name
     resume.py    a folder that is no run, known by the `FILE` in it: `resume` goes on with it, and `report`
                  tells it again, or is None
     option.py    an option of `run` and `compare`, `OPTION`, and what is then `around` each run (`cli/run.py`)
@@ -23,8 +24,16 @@ import functools
 import importlib
 import pkgutil
 from types import ModuleType
+from typing import Any
 
-PARTS = ("hook", "wrapper", "record", "shown", "tables", "resume", "option", "command")
+PARTS = ("hook", "wrapper", "record", "shown", "resume", "option", "command")
+TABLES = {
+    "KEPT": ("hook", "record"),
+    "VIEWS": ("hook", "record"),
+    "COLUMNS": ("shown",),
+    "FRAMES": ("shown",),
+}
+"""In which files a feature may have them."""
 
 
 @functools.cache
@@ -37,6 +46,12 @@ def names() -> tuple[str, ...]:
 def brought(part: str) -> tuple[ModuleType, ...]:
     """The files of that name (`PARTS`), of all features that have one."""
     return tuple(module for name in names() if (module := _loaded(name, part)) is not None)
+
+
+def entries(table: str) -> dict[str, Any]:
+    """What all features have in one of `TABLES`."""
+    modules = [module for part in TABLES[table] for module in brought(part)]
+    return {name: entry for module in modules for name, entry in vars(module).get(table, {}).items()}
 
 
 def _loaded(name: str, part: str) -> ModuleType | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.features.similarity.similarity import Similarity
+from coterie.features.similarity.record import Similarity
 from coterie.page.card import NAMES, bars, plot_choice
 from coterie.page.view import LEAST, View
 from coterie.report.close_ups import INTERCEPT, weighed

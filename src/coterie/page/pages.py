@@ -23,8 +23,8 @@ from coterie.data.tables.texts import some
 from coterie.features.advice.question import ANSWERS, read_advice
 from coterie.features.advice.report import answers_part, gains_part, gifts_part, partners_part
 from coterie.features.quality.shown import report_blocks as quality_blocks
+from coterie.features.similarity.record import Similarity
 from coterie.features.similarity.shown import blocks_of as similarity_blocks
-from coterie.features.similarity.similarity import Similarity
 from coterie.methods.baselines import NOTHING
 from coterie.metrics.learnt import Learnt
 from coterie.metrics.summary import mean_over_clients

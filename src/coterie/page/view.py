@@ -13,7 +13,7 @@ import numpy as np
 from coterie.core.errors import BadRun
 from coterie.core.partners import Partners, Shares
 from coterie.features.ranking.ranking import is_ranking, ranked, reason
-from coterie.features.similarity.similarity import Similarity, similarity_of
+from coterie.features.similarity.record import Similarity, similarity_of
 from coterie.methods.baselines import NOTHING
 from coterie.page.library import Entry, Library, Site
 from coterie.page.studies import Study

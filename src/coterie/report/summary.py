@@ -41,7 +41,7 @@ def summary_rows(records: Sequence[Record]) -> list[dict[str, Any]]:
     main, own = views.headline_metric(records), views.own_metrics(records)
     alone = views.baseline(by_label)
     kind = kind_of(records)
-    columns = {name: of for module in features.brought("tables") for name, of in module.COLUMNS.items()}
+    columns = features.entries("COLUMNS")
     rows = []
     for label, runs in by_label.items():
         scored = views.with_figure(runs, main)

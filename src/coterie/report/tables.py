@@ -134,8 +134,7 @@ def write_csv(folder: str | Path, records: Sequence[Record]) -> list[Path]:
         "clients.csv": clients_frame(records),
         "collaboration.csv": _together(records, Record.collaboration),
     }
-    brought = (module.FRAMES for module in features.brought("tables"))
-    further = {name: frame(records) for frames_of in brought for name, frame in frames_of.items()}
+    further = {name: frame(records) for name, frame in features.entries("FRAMES").items()}
     frames |= {name: frame for name, frame in further.items() if not frame.empty}
     written = [
         write_whole(Path(folder) / name, frame.to_csv(index=False, lineterminator="\n"))

@@ -279,17 +279,13 @@ def read_record(path: Path, label: str | None = None, stored: StoredRounds | Non
         matrices=StoredByName(stored),
         models=partial(_models, path),
         diverged=partial(read_divergence, path),
-        more={
-            name: partial(kept.read, path)
-            for module in features.brought("record")
-            for name, kept in module.KEPT.items()
-        },
+        more={name: partial(kept.of, path) for name, kept in features.entries("KEPT").items()},
     )
 
 
 def kept_files() -> tuple[str, ...]:
     """What features write into a run's folder."""
-    return tuple(kept.file for module in features.brought("record") for kept in module.KEPT.values())
+    return tuple(kept.file for kept in features.entries("KEPT").values())
 
 
 def read_about(path: Path) -> dict[str, Any]:

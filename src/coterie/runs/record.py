@@ -38,13 +38,16 @@ def known(value: T) -> T:
 
 
 class Kept(NamedTuple):
-    """What a feature keeps of a run: its file in the run's folder, how that is read, and what there is
-    without a folder.
+    """What a feature keeps of a run: its file in the run's folder, how that is read if it is there,
+    and what there is otherwise.
     """
 
     file: str
     read: Callable[[Path], Any]
     otherwise: Callable[[], Any] = nothing
+
+    def of(self, folder: Path) -> Any:
+        return self.read(folder) if (folder / self.file).exists() else self.otherwise()
 
 
 @dataclass(repr=False)
@@ -66,7 +69,7 @@ class Record:
     more       what features keep of a run, by name: a function each
 
     What features know of a record is asked by name too, as if it were a method: `record.spent()`,
-    `record.energy("FR")`, `record.calibration()` (`Kept` and `VIEWS` in their record.py).
+    `record.energy("FR")`, `record.calibration()` (`features.TABLES`).
     """
 
     label: str
@@ -87,11 +90,10 @@ class Record:
             raise AttributeError(name)
         if name in self.more:
             return self.more[name]
-        for module in features.brought("record"):
-            if name in module.VIEWS:
-                return partial(module.VIEWS[name], self)
-            if name in module.KEPT:
-                return module.KEPT[name].otherwise
+        if view := features.entries("VIEWS").get(name):
+            return partial(view, self)
+        if kept := features.entries("KEPT").get(name):
+            return kept.otherwise
         raise AttributeError(f"a record has no {name!r}")
 
     def of(self, name: str) -> Any:

@@ -70,6 +70,11 @@ class Runs:
     def several_seeds(self) -> bool:
         return any(len(runs) > 1 for runs in self.by_label.values())
 
+    def have(self, what: str) -> bool:
+        if "." in what:
+            return self.folder is not None and (self.folder / what).exists()
+        return any(what in (r.config.get("method"), *r.config) or r.of(what) for r in self.records)
+
     def table(self, header: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "figures") -> Table:
         """Whose rows begin with a method, in its colour."""
         return coloured(header, rows, self.inks, kind)
@@ -90,6 +95,8 @@ class Part:
     title    key of its heading in the catalogue
     order    where it stands: the report's own are at tens
     within   the part that it is a piece of, if it is one: then the heading is a smaller one, or none
+    of       what it is made of, if that is one thing; it is not made without. A file beside the runs, with
+             its ending; the runs' method, or a table of its options; or what a feature keeps of them
     """
 
     name: str
@@ -98,6 +105,10 @@ class Part:
     make: Callable[[Runs], Sequence[Block]]
     on: Place = "report"
     within: str = ""
+    of: str = ""
+
+    def blocks(self, runs: Runs) -> Sequence[Block]:
+        return self.make(runs) if not self.of or runs.have(self.of) else ()
 
 
 def brought(on: Place, own: Iterable[Part] = ()) -> list[Part]:
@@ -108,7 +119,7 @@ def brought(on: Place, own: Iterable[Part] = ()) -> list[Part]:
 
 def blocks(on: Place, runs: Runs, own: Iterable[Part] = ()) -> list[Block]:
     """What all of them have to show, without headings."""
-    return [block for part in brought(on, own) for block in part.make(runs)]
+    return [block for part in brought(on, own) for block in part.blocks(runs)]
 
 
 def sections(parts: Sequence[Part], runs: Runs) -> list[Section]:
@@ -117,9 +128,9 @@ def sections(parts: Sequence[Part], runs: Runs) -> list[Section]:
     for part in parts:
         if part.within:
             continue
-        inner = [*part.make(runs)]
+        inner = [*part.blocks(runs)]
         for piece in parts:
-            if piece.within == part.name and (more := piece.make(runs)):
+            if piece.within == part.name and (more := piece.blocks(runs)):
                 inner += [Section(said(piece.title), more)] if piece.title else more
         if inner:
             made.append(Section(said(part.title), inner, f"{runs.key}-{part.name}"))

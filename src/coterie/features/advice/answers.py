@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from coterie.core.method import asking
+from coterie.core.roster import Roster
 from coterie.features.advice.judge import Choice, Judge
 from coterie.features.trials.bench import REASONS, Bench, Place, Trials
-from coterie.features.trials.measure import Outcome, outcome_of, parts_without
-from coterie.features.trials.trees import TREES
+from coterie.features.trials.measure import TREES, Outcome, outcome_of
 from coterie.methods.advised import ALONE
 from coterie.metrics.learnt import UNKNOWN, Learnt, Shown
 from coterie.metrics.summary import Interval
 from coterie.metrics.table import METRICS
+from coterie.runs.about import commonest
 from coterie.runs.record import COORDINATOR
 
 TRUST = ("ece", "brier", "nll", "auc")
@@ -151,6 +152,7 @@ def advice_of(bench: Bench, trials: Trials, about: Mapping[str, Any]) -> Advice:
 def _answer_of(judge: Judge, choice: Choice) -> Answer:
     bench, trials, client, way = judge.bench, judge.trials, judge.client, choice.way
     names, folds, figures = bench.names, judge.folds, judge.figures
+    parties = [*names, COORDINATOR]
     known = [t for fold in folds if (t := trials[Place(*fold, way)]).weights]
     weights = np.mean([t.weights for t in known], axis=0)[client] if known else np.zeros(len(names))
     heard = {names[j]: float(w) for j, w in enumerate(weights) if j != client and w >= LEAST}
@@ -164,22 +166,37 @@ def _answer_of(judge: Judge, choice: Choice) -> Answer:
         expected=choice.promise,
         repeats=dict(Counter(choice.inside)),
         partners=dict(sorted(heard.items(), key=lambda pair: -pair[1])),
-        reasons=reasons(judge),
+        reasons=_reasons(judge),
         trust={n: (_mean(figures(ALONE, n)), _mean(figures(way, n))) for n in TRUST if n in some},
-        gifts=gifts(known[0].passed if known else (), client, names),
+        gifts=[
+            Gift(parties[sender], parties[receiver], *map(int, what))
+            for sender, receiver, *what in (known[0].passed if known else ())
+            if client in (sender, receiver)
+        ],
         epsilon=max((e for t in known if t.epsilon and (e := t.epsilon[client]) is not None), default=None),
         seconds=_mean([t.seconds for t in known]),
         rows=int(bench.setup.roster.sizes[client]),
         best=choice.best,
         no_model=choice.no_model,
         outcome=outcome_of(bench.setup.roster, client),
-        without=parts_without([fold.roster for fold in bench.outer], client),
+        without=_parts_without([fold.roster for fold in bench.outer], client),
         learnt=choice.learnt,
         trees=judge.gain_over_alone([TREES] * len(folds)) if tried_trees else None,
     )
 
 
-def reasons(judge: Judge) -> dict[str, dict[str, float]]:
+def _parts_without(folds: Sequence[Roster], client: int) -> int | None:
+    """In how many parts that folds hold out for testing there is no row of the rarer kind."""
+    members = [roster.members[client].labels for roster in folds]
+    if any(labels is None for labels in members):
+        return None
+    parts = [(labels[0], labels[2]) for labels in members if labels]
+    if folds[0].task == "survival":
+        return sum(not test[1] for _, test in parts)
+    return sum(sum(test) <= test[commonest(train)] for train, test in parts)
+
+
+def _reasons(judge: Judge) -> dict[str, dict[str, float]]:
     """What rankings among the ways found of each other, the mean over outer folds."""
     found, names = dict[str, dict[str, float]](), judge.bench.names
     tried = [judge.trials[Place(*fold, spec)] for fold in judge.folds for spec in judge.bench.ways]
@@ -189,12 +206,6 @@ def reasons(judge: Judge) -> dict[str, dict[str, float]]:
         known = {names[j]: m for j, m in enumerate(means) if j != judge.client and math.isfinite(m)}
         found |= {name: known} if known else {}
     return found
-
-
-def gifts(passed: Sequence[Sequence[int]], client: int, names: Sequence[str]) -> list[Gift]:
-    parties = [*names, COORDINATOR]
-    mine = [e for e in passed if client in (e[0], e[1])]
-    return [Gift(parties[e[0]], parties[e[1]], *map(int, e[2:5])) for e in mine]
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -224,30 +235,26 @@ def _interval(value: Sequence[Any] | None) -> Interval | None:
     return Interval(_figure(mean), _figure(half), int(seeds), *map(_figure, bounds))
 
 
-def _learnt(value: Sequence[Any] | None) -> Learnt:
-    """Of answers of earlier versions it is not known."""
-    return Learnt(value[0], *(Shown(*of) if of else None for of in value[1:])) if value else UNKNOWN
+def _answer_in(one: Mapping[str, Any]) -> Answer:
+    """Of answers of earlier versions not everything is known."""
+    outcome = one.get("outcome")
+    verdict, *shown = one.get("learnt") or [UNKNOWN.verdict]
+    read = {
+        "level": {k: _figure(v) for k, v in one["level"].items()},
+        "gains": {k: _interval(v) for k, v in one["gains"].items()},
+        "expected": _interval(one["expected"]),
+        "trust": {k: (_figure(a), _figure(b)) for k, (a, b) in one["trust"].items()},
+        "gifts": [Gift(**gift) for gift in one["gifts"]],
+        "seconds": _figure(one["seconds"]),
+        "no_model": _figure(one.get("no_model")),
+        "outcome": Outcome(*outcome) if outcome else None,
+        "learnt": Learnt(verdict, *(Shown(*of) if of else None for of in shown)),
+        "trees": _interval(one.get("trees")),
+    }
+    return Answer(**{**one, **read})
 
 
 def advice_in(table: Mapping[str, Any]) -> Advice:
     """The inverse of `Advice.table`."""
-    answers = [
-        Answer(
-            **{
-                **one,
-                "level": {k: _figure(v) for k, v in one["level"].items()},
-                "gains": {k: _interval(v) for k, v in one["gains"].items()},
-                "expected": _interval(one["expected"]),
-                "trust": {k: (_figure(a), _figure(b)) for k, (a, b) in one["trust"].items()},
-                "gifts": [Gift(**gift) for gift in one["gifts"]],
-                "seconds": _figure(one["seconds"]),
-                "no_model": _figure(one.get("no_model")),
-                "outcome": Outcome(*one["outcome"]) if one.get("outcome") else None,
-                "learnt": _learnt(one.get("learnt")),
-                "trees": _interval(one.get("trees")),
-            }
-        )
-        for one in table["answers"]
-    ]
     lists = {name: tuple(table[name]) for name in ("ways", "choice")}
-    return Advice(**{**table, **lists, "answers": tuple(answers)})
+    return Advice(**{**table, **lists, "answers": tuple(map(_answer_in, table["answers"]))})

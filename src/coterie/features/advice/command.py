@@ -15,14 +15,14 @@ from coterie.cli.run import LANGUAGE, OUT, fresh, resumable, spoken
 from coterie.core.errors import BadInput
 from coterie.core.options import Option, options_of
 from coterie.features.advice import question as advising
-from coterie.features.advice.answers import Advice
 from coterie.features.advice.question import FOLLOW, Question
 from coterie.features.advice.report import write_advice
-from coterie.features.advice.sentences import cost_of_asking, screen_table, sentences
+from coterie.features.advice.sentences import cells, cost_of_asking, legend, sentences
 from coterie.features.tuning.report import command
 from coterie.methods.advised import Advised
 from coterie.runs.about import command_line
 from coterie.runs.builder import Builder
+from coterie.show.terminal import fitting, plain
 from coterie.show.words import say
 from coterie.storage.paths import given_folder
 
@@ -78,18 +78,17 @@ def answer(
 
         advice = advising.advise(question, path, tell, typed, jobs, builder)
     screen.say_notes(advice.about)
-    show(advice)
-    page = write_advice(path / "report.html", advice, path)
-    print(say("advise.follow", command=command("run", path / FOLLOW)))
-    print(f"report: {page}")
-    return 0
-
-
-def show(advice: Advice) -> None:
     for name, lines in sentences(advice).items():
         screen.out.print(f"\n[bold]{escape(name)}[/bold]")
         for line in lines:
             screen.out.print(escape(say.again(line)))
     screen.out.print("")
-    screen.out.print(screen_table(advice, screen.out.width))
+    header, rows = cells(advice)
+    text, least = say.again(legend(advice)), 4  # what each has without a model and alone stands before it
+    header, rows, width = [*map(say.again, header)], plain(rows), screen.out.width
+    screen.out.print(fitting(header, rows, text, text, width, least=least))
     screen.out.print(f"[dim]{escape(say.again(cost_of_asking(advice)))}[/dim]")
+    page = write_advice(path / "report.html", advice, path)
+    print(say("advise.follow", command=command("run", path / FOLLOW)))
+    print(f"report: {page}")
+    return 0

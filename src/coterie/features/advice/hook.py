@@ -18,7 +18,7 @@ from coterie.runs.settings import Settings
 from coterie.sites.setup import Setup
 
 
-class AdviceHook(Hook):
+class _AdviceHook(Hook):
     def prepare(
         self,
         method: Method,
@@ -61,4 +61,4 @@ class AdviceHook(Hook):
         return replace(bench.method, choice=tuple(ways)), settings, notes
 
 
-HOOK = AdviceHook
+HOOK = _AdviceHook

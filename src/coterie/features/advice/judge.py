@@ -33,12 +33,13 @@ from coterie.features.trials.gains import (
     interval_over_folds,
     interval_over_rows,
 )
-from coterie.features.trials.measure import balanced_always_the_same, no_model_at
+from coterie.features.trials.measure import balanced_always_the_same
 from coterie.methods.advised import ALONE
 from coterie.methods.baselines import NOTHING
+from coterie.metrics import no_model
 from coterie.metrics.learnt import ALSO, PROPER, UNKNOWN, Figures, Held, Learnt, learnt
 from coterie.metrics.summary import Interval
-from coterie.runs.about import labels_of
+from coterie.runs.about import SEEING, labels_of
 
 Fold = tuple[int, int]
 """(outer, inner), as in a place."""
@@ -125,18 +126,24 @@ class Judge:
         return Choice(way, best, gains, _mean_of(nothing), known, inside, promise)
 
     def always_the_same(self) -> list[float]:
-        """[fold] what always the same answer has, as it was tried, or [1] as follows from what is known."""
-        bench, metric = self.bench, self.bench.metric
+        """[fold] what always the same answer has, as it was tried, or [1] as follows from what is known:
+        counts of classes and the specificity at which a sensitivity is read or, for numbers, RMSE and R² of a
+        model.
+        """
+        bench, metric, task = self.bench, self.bench.metric, self.bench.setup.roster.task
         found = self.figures(NOTHING, metric)
         if not math.isnan(_mean_of(found)):
             return found
         if metric == "balanced_accuracy":
             return [balanced_always_the_same([fold.roster for fold in bench.outer], self.client)]
-        rmse, r2 = (self.figures(ALONE, name) for name in ("rmse", "r2"))
-        held = [fold.roster.members[self.client].test for fold in bench.outer]
-        scored, own_loss = list(zip(rmse, r2, held, strict=True)), bench.own.loss is not None
-        at = bench.method.specificity
-        return [no_model_at(metric, bench.setup.roster, self.client, own_loss, scored, at)]
+        if metric == "rmse":
+            rmse, r2 = (self.figures(ALONE, name) for name in ("rmse", "r2"))
+            held = [fold.roster.members[self.client].test for fold in bench.outer]
+            same = [no_model.of_figures(*fold) for fold in zip(rmse, r2, held, strict=True)]
+            return [_mean_of([value for value in same if math.isfinite(value)])]
+        if metric == "loss" and task == "classification" and bench.own.loss is None:
+            metric = SEEING  # which it is, unless somebody brought another
+        return [no_model.of_labels(metric, labels_of(self.member), bench.method.specificity)]
 
     def learnt(self) -> Learnt:
         """Whether any way shows the client more than always the same answer: on its training rows, each of
@@ -169,7 +176,10 @@ class Judge:
         known = int((~np.isnan(by_fold)).sum())
         if known == len(self.folds) and set(specs) != {ALONE} and (gains := self._by_row(specs)) is not None:
             return interval_over_rows(gains, float(by_fold.mean()), known, level, metric, coming)
-        rows = self._rows()
+        # held-out rows that the measure is a share of, over all folds, if it is one and anybody knows
+        labels = labels_of(self.member)
+        counted = {"accuracy": self.member.train, "sensitivity": labels[1] if len(labels) > 1 else math.nan}
+        rows = counted[metric] if metric in SHARES else math.nan
         if math.isnan(rows):
             held_out = self.member.train / self.bench.method.folds
             return interval_over_folds(by_fold, level, held_out / coming if coming else 0.0)
@@ -190,9 +200,3 @@ class Judge:
                     return None
                 found[there].append(rows[self.client])
         return gain_by_row(found[True], found[False], self.bench.metric, self.bench.higher)
-
-    def _rows(self) -> float:
-        """Held-out rows that the measure is a share of, over all folds; NaN if none, or nobody knows."""
-        labels = labels_of(self.member)
-        counted = {"accuracy": self.member.train, "sensitivity": labels[1] if len(labels) > 1 else math.nan}
-        return counted[self.bench.metric] if self.bench.metric in SHARES else math.nan

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ import tomli_w
 from coterie.core.errors import BadInput, BadRun
 from coterie.engines.threads import narrow
 from coterie.features.advice.answers import Advice, advice_in, advice_of
-from coterie.features.trials.bench import Bench, Files, Place, all_trials
+from coterie.features.trials.bench import Bench, Files, Tell, all_trials
 from coterie.features.trials.trial import begin, same_data
 from coterie.methods.advised import Advised
 from coterie.runs.about import about_run
@@ -36,8 +35,6 @@ from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.sites.setup import Setup
 from coterie.storage.atomic import write_whole
 
-Tell = Callable[[int, int, str], None]
-"""How many trials are over, of how many, and the last one's candidate."""
 QUESTION, ANSWERS, FOLLOW = "advise.toml", "advice.json", "follow.toml"
 
 
@@ -65,11 +62,11 @@ def bench_of(question: Question, builder: Builder) -> tuple[Bench, Settings]:
     method: Advised = settings.made("method", local=settings.made("kernel"))
     connector, engine = settings.made("net"), settings.made("engine")
     bench = Bench(method, setup, settings, connector, engine, inner=question.inner)
-    check(bench)
+    _check(bench)
     return bench, settings
 
 
-def check(bench: Bench) -> None:
+def _check(bench: Bench) -> None:
     """What could not be tried is said before the first trial."""
     if bench.method.choice:
         raise BadInput("choice is what the advice will be: leave it out")
@@ -100,49 +97,33 @@ def advise(
         kept = Files(out / "trials", bench.specs)
         left = [place for place in bench.places() if kept.get(place) is None]
         if min(jobs, len(left)) > 1:
-            for done, spec in _in_processes(bench, kept, left, jobs):
-                tell(total - len(left) + done, total, spec)
-        advice = _advice_by(bench, kept, about, tell)
+
+            def work(task: int, say: Say) -> None:
+                """One trial by one of several processes, which leave them in files."""
+                kept[left[task]] = bench.attempt(left[task])
+                say({"task": task})
+
+            tasks = (entry["task"] for entry in side_by_side(len(left), jobs, work) if "task" in entry)
+            for done, task in enumerate(tasks, start=1):
+                tell(total - len(left) + done, total, left[task].spec)
+        advice = advice_of(bench, all_trials(bench, kept, tell), about)
         write_whole(out / ANSWERS, json.dumps(advice.table(), indent=1) + "\n")
-        write_whole(out / FOLLOW, tomli_w.dumps(follow(settings, advice).table()))
+        tables = {name: dict(table) for name, table in settings.options.items()}
+        tables["advised"] = {**tables["advised"], "choice": advice.choice}
+        follow = replace(settings, options=tables, deal=settings.dealt_by)  # on rows dealt as in the trials
+        write_whole(out / FOLLOW, tomli_w.dumps(follow.table()))
     return advice
-
-
-def _advice_by(bench: Bench, kept: dict[Place, Any] | Files, about: Mapping[str, Any], tell: Tell) -> Advice:
-    """The answers, after all trials that are left."""
-    number = {place: i for i, place in enumerate(bench.places(), start=1)}
-    trials = all_trials(bench, kept, lambda place: tell(number[place], len(number), place.spec))
-    return advice_of(bench, trials, about)
 
 
 def in_memory(bench: Bench, tell: Tell) -> Advice:
     """The same without a folder, one trial after the other."""
-    check(bench)
-    return _advice_by(bench, {}, _about_of(bench.setup, None), tell)
-
-
-def _in_processes(bench: Bench, kept: Files, left: list[Place], jobs: int) -> Iterator[tuple[int, str]]:
-    """Trials by several processes, which leave them in files: how many are over, and the last candidate."""
-
-    def work(task: int, say: Say) -> None:
-        kept[left[task]] = bench.attempt(left[task])
-        say({"task": task})
-
-    tasks = (entry["task"] for entry in side_by_side(len(left), jobs, work) if "task" in entry)
-    for done, task in enumerate(tasks, start=1):
-        yield done, left[task].spec
+    _check(bench)
+    return advice_of(bench, all_trials(bench, {}, tell), _about_of(bench.setup, None))
 
 
 def _about_of(setup: Setup, command: str | None) -> dict[str, Any]:
     about = about_run(setup.roster, setup.beliefs, setup.notes, command)
     return {**about, "leaks": list(setup.leaks)}
-
-
-def follow(settings: Settings, advice: Advice) -> Settings:
-    """A run of what was advised, on rows dealt as in the trials."""
-    tables = {name: dict(table) for name, table in settings.options.items()}
-    tables["advised"] = {**tables["advised"], "choice": advice.choice}
-    return replace(settings, options=tables, deal=settings.dealt_by)
 
 
 def is_advice(path: Path) -> bool:

@@ -9,9 +9,8 @@ from typing import Any
 
 from coterie.core.method import Reveals
 from coterie.features.advice.answers import Advice
-from coterie.features.advice.figures import called
 from coterie.features.advice.question import FOLLOW
-from coterie.features.advice.sentences import cells, cost_of_asking, how, legend
+from coterie.features.advice.sentences import called, cells, cost_of_asking, how, legend
 from coterie.features.advice.sentences import sentences as lines_of
 from coterie.features.tuning.report import command
 from coterie.methods.advised import ALONE
@@ -22,7 +21,7 @@ from coterie.report.learnable import of_all
 from coterie.runs.record import COORDINATOR, Record
 from coterie.show import html, numbers, plotly
 from coterie.show.blocks import Block, Code, Group, More, Plot, Points, Section, Sentence, Table
-from coterie.show.inks import Ink, inks
+from coterie.show.inks import inks
 from coterie.show.parts import Runs
 from coterie.show.words import Figure, said, sentences
 from coterie.storage.atomic import write_whole
@@ -32,12 +31,11 @@ OWN = ("advised", "way", "does", "failed")  # columns of advice alone
 
 
 def write_advice(path: Path, advice: Advice, folder: Path | None = None) -> Path:
-    """Writes the page; `folder` holds the file of a run that follows the advice."""
     return write_whole(path, render_advice(advice, folder))
 
 
 def render_advice(advice: Advice, folder: Path | None = None) -> str:
-    """The page as text."""
+    """The page as text; `folder` holds the file of a run that follows the advice."""
     runs = Runs("", [Record("", {}, advice.about)])
     header = [said("column.setting"), said("column.value")]
     config = Table(header, [*flatten(advice.config).items()], kind="settings")
@@ -53,12 +51,8 @@ def render_advice(advice: Advice, folder: Path | None = None) -> str:
         ),
     ]
     together = sum(not a.alone for a in advice.answers)
-    what = [
-        str(advice.config.get("data", "")),
-        numbers.several(int(advice.config["rounds"]), "round"),
-        said("what.seed", seed=advice.config["seed"]),
-        said("advise.tried", n=len(advice.ways)),
-    ]
+    what = [str(advice.config.get("data", "")), numbers.several(int(advice.config["rounds"]), "round")]
+    what += [said("what.seed", seed=advice.config["seed"]), said("advise.tried", n=len(advice.ways))]
     clients = numbers.several(len(advice.answers), "client")
     came = said("advise.came", n=together, clients=clients, metric=numbers.called(advice.metric))
     learnt = of_all([answer.learnt for answer in advice.answers])
@@ -78,12 +72,8 @@ def answers_part(advice: Advice) -> list[Block]:
 
 
 def gains_part(advice: Advice) -> list[Block]:
-    plot = Plot("gains", _gains_plot(advice, inks(list(advice.ways), ALONE)), said("advise.plot.said"))
-    return [plot, Table(*cells(advice)), Sentence(legend(advice))]
-
-
-def _gains_plot(advice: Advice, colours: Mapping[str, Ink]) -> plotly.Plot:
     """For each client, the gain of every way with its interval; the advised one larger."""
+    colours = inks(list(advice.ways), ALONE)
     key, choices = "advise.plot.points" if numbers.in_percent(advice.metric) else "advise.plot.gain", []
     for a in advice.answers:
         data = []
@@ -100,7 +90,8 @@ def _gains_plot(advice: Advice, colours: Mapping[str, Ink]) -> plotly.Plot:
             "yaxis": {"autorange": "reversed", "automargin": True},
         }
         choices.append({"name": a.client, "data": data, "layout": layout})
-    return {"choices": choices}
+    plot = Plot("gains", {"choices": choices}, said("advise.plot.said"))
+    return [plot, Table(*cells(advice)), Sentence(legend(advice))]
 
 
 def _mark(advice: Advice, name: str, gain: Interval, marker: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,10 +135,11 @@ def gifts_part(advice: Advice) -> list[Block]:
         parties = (said("given.coordinator") if p == COORDINATOR else p for p in (g.sender, g.receiver))
         rows.append([a.client, called(a.choice), *parties, *passed])
     told = {}
-    for choice in (a.choice for a in advice.answers):
-        facts: dict[str, Any] = dict(advice.reveals[choice])
-        facts = {name: tuple(v) if isinstance(v, list) else v for name, v in facts.items()}
-        told[called(choice)] = reveals.in_words(Reveals(**facts))
+    for a in advice.answers:
+        facts: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in advice.reveals[a.choice].items()
+        }
+        told[called(a.choice)] = reveals.in_words(Reveals(**facts))
     header = _columns("client", "advised", "from", "to", "models", "traffic", "numbers")
     table = [Table(header, rows, kind="figures given")] if rows else []
     points = [said("report.of", who=way, said=text) for way, text in told.items()]

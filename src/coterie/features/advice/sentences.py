@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import math
 
-from rich.table import Table
-
-from coterie.features.advice.answers import Advice, Answer, Gift
-from coterie.features.advice.figures import (
-    amount,
-    between,
-    called,
-    changed,
-    figure_of,
-    in_brackets,
-    other_class,
-)
+from coterie.features.advice.answers import Advice, Answer
 from coterie.features.trials.bench import ALIKE, THEIRS
-from coterie.features.trials.measure import Outcome, why_measured
+from coterie.features.trials.measure import why_measured
 from coterie.methods import partners_of
 from coterie.methods.advised import ALONE
+from coterie.metrics.summary import Interval
 from coterie.metrics.table import METRICS
 from coterie.report.learnable import asked, in_words
 from coterie.report.reveals import numbers_called
 from coterie.runs.record import COORDINATOR
 from coterie.show import numbers
-from coterie.show.terminal import fitting, plain
-from coterie.show.words import Figure, listed, said, say, semicolons, translated
+from coterie.show.words import Figure, listed, said, semicolons, translated
 from coterie.show.words import sentences as one_after_another
 
 MOST = 6  # partners that are named
@@ -37,14 +26,18 @@ FEW_ROWS, FEW_EVENTS = 30, 10  # below, nobody is quite sure of anything
 
 def sentences(advice: Advice) -> dict[str, list[str]]:
     """By client, what it is told: a few lines, the answer first."""
-    return {a.client: _lines_for(advice, a) for a in advice.answers}
+    told, rounds = {}, numbers.several(int(advice.config["rounds"]), "round")
+    for a in advice.answers:
+        lines = [asked(in_words(a.learnt)), _with_whom(advice, a), _why(a), _gain(advice, a)]
+        lines += [_sureness(advice, a), _measured(advice), _order(advice, a), _trust(a)]
+        lines += [_other_class(advice, a), _gives(advice, a)]
+        lines.append(said("advise.cost", rounds=rounds, seconds=numbers.duration(a.seconds)))
+        told[a.client] = [line for line in lines if line]
+    return told
 
 
-def _lines_for(advice: Advice, answer: Answer) -> list[str]:
-    lines = [asked(in_words(answer.learnt)), _with_whom(advice, answer), _why(answer), _gain(advice, answer)]
-    lines += [_sureness(advice, answer), _measured(advice), order(advice, answer), trust(answer)]
-    lines += [other_class(advice, answer), _gives(advice, answer), costs(advice, answer)]
-    return [line for line in lines if line]
+def called(spec: str) -> str:
+    return said("learn.alone") if spec == ALONE else spec
 
 
 def how(spec: str) -> str:
@@ -72,8 +65,8 @@ def _with_whom(advice: Advice, answer: Answer) -> str:
     way = said("advise.way", method=answer.choice)
     if text := how(answer.choice):
         way = said("advise.way_how", method=answer.choice, how=text)
-    weak = 2 * _repeated(answer) < _repetitions(answer)  # to join others mostly did not come out again
-    train = "advise.perhaps" if weak else "advise.train"
+    same, total = _repeated(answer)
+    train = "advise.perhaps" if 2 * same < total else "advise.train"  # mostly it did not come out again
     if not answer.partners:
         return said(f"{train}_nobody", way=way)
     shares = [(name, Figure(f"{share:.2f}")) for name, share in answer.partners.items()]
@@ -90,29 +83,20 @@ def _why(answer: Answer) -> str:
     """What rankings found of the others: whose rows are nearest, whose models do best here."""
     found = list[str]()
     if alike := answer.reasons.get(ALIKE):
-        near, far = min(alike, key=lambda n: alike[n]), max(alike, key=lambda n: alike[n])
-        found.append(
-            said("advise.alike_least", near=near, far=far) if far != near else said("advise.alike", near=near)
-        )
+        near, far = min(alike, key=alike.__getitem__), max(alike, key=alike.__getitem__)
+        found.append(said("advise.alike" if far == near else "advise.alike_least", near=near, far=far))
     if theirs := answer.reasons.get(THEIRS):
-        best, worst = min(theirs, key=lambda n: theirs[n]), max(theirs, key=lambda n: theirs[n])
+        best, worst = min(theirs, key=theirs.__getitem__), max(theirs, key=theirs.__getitem__)
         low, high = (numbers.number(theirs[n], like=1, sign=True) for n in (best, worst))
-        found.append(
-            said("advise.best_model_worst", best=best, low=low, worst=worst, high=high)
-            if worst != best
-            else said("advise.best_model", best=best, low=low)
-        )
+        text = "advise.best_model" if worst == best else "advise.best_model_worst"
+        found.append(said(text, best=best, low=low, worst=worst, high=high))
     return said("advise.why", said=semicolons(found)) if found else ""
 
 
-def _repetitions(answer: Answer) -> int:
-    return sum(answer.repeats.values())
-
-
-def _repeated(answer: Answer) -> int:
-    """How often the same came out: alone, or to join others, in whatever way."""
-    alone = answer.repeats.get(ALONE, 0)
-    return alone if answer.alone else _repetitions(answer) - alone
+def _repeated(answer: Answer) -> tuple[int, int]:
+    """How often the same came out, alone or to join others in whatever way, and of how many times."""
+    alone, total = answer.repeats.get(ALONE, 0), sum(answer.repeats.values())
+    return alone if answer.alone else total - alone, total
 
 
 def _why_alone(advice: Advice, answer: Answer) -> str:
@@ -124,7 +108,7 @@ def _why_alone(advice: Advice, answer: Answer) -> str:
     if answer.best != ALONE:
         return _held_back(advice, answer)
     best = max(known, key=lambda spec: known[spec].mean)
-    change = changed(known[best], advice.metric)
+    change = _changed(known[best], advice.metric)
     others = said("advise.alone.other", way=best)
     if len(known) > 1:
         others = said("advise.alone.best_of", n=len(known), way=best)
@@ -136,15 +120,15 @@ def _why_alone(advice: Advice, answer: Answer) -> str:
 def _held_back(advice: Advice, answer: Answer) -> str:
     """Why a way that looked better is not advised."""
     best, metric, rows = answer.best, advice.metric, _scarce(advice, answer)
-    looked = said("advise.looked", way=best, change=changed(answer.gains[best], metric))
-    if not better(answer.level[best], answer.no_model, metric):
-        value, none = figure_of(answer.level[best], metric), figure_of(answer.no_model, metric)
+    looked = said("advise.looked", way=best, change=_changed(answer.gains[best], metric))
+    if not _better(answer.level[best], answer.no_model, metric):
+        value, none = _figure_of(answer.level[best], metric), _figure_of(answer.no_model, metric)
         blanks = {"nothing": _nothing_learnt(answer, metric), "none": none, "rows": rows}
         return said("advise.alone.no_better", looked=looked, value=value, **blanks)
     if answer.expected is None:
         doubt = said("advise.by_chance", ways=numbers.several(len(answer.gains), "way"))
     else:
-        doubt = said("advise.unproved", between=between(answer.expected, metric))
+        doubt = said("advise.unproved", between=_between(answer.expected, metric))
     return said("advise.alone.doubt", looked=looked, doubt=doubt, rows=rows)
 
 
@@ -153,47 +137,42 @@ def _scarce(advice: Advice, answer: Answer) -> str:
     rows, outcome = numbers.several(answer.rows, "training row"), answer.outcome
     if outcome is None:
         return rows
-    counted = said("advise.rare", said=rows, n=outcome.counted, kind=_rare(outcome))
+    words = (said("advise.with_event"), said("advise.other_than", name=outcome.common))
+    kind = next((text for text in words if text == outcome.rare), said("advise.class", name=outcome.rare))
+    counted = said("advise.rare", said=rows, n=outcome.counted, kind=kind)
     if not answer.without:
         return counted
     return said("advise.none_in", said=counted, n=answer.without, parts=advice.folds)
-
-
-def _rare(outcome: Outcome) -> str:
-    """What the rarer rows are, in any language if it is no name of a class."""
-    words = (said("advise.with_event"), said("advise.other_than", name=outcome.common))
-    return next((text for text in words if text == outcome.rare), said("advise.class", name=outcome.rare))
 
 
 def _gain(advice: Advice, answer: Answer) -> str:
     """What following the advice is expected to bring, or that nothing is promised."""
     held = said("advise.held_out", parts=numbers.several(advice.folds, "part"), n=answer.rows)
     if answer.alone:
-        now = level(advice, answer)
+        now = _level(advice, answer)
         return said("advise.gain.own", now=now, held=held) if now else ""
-    now = level(advice, answer, "advise.has_first")
-    if answer.expected is None:
-        change = changed(answer.gains[answer.choice], advice.metric)
-        gain = said("advise.gain.too_good", change=change, held=held)
-    else:
-        gain = said("advise.gain.expected", change=changed(answer.expected, advice.metric), held=held)
+    now = _level(advice, answer, "advise.has_first")
+    found = answer.gains[answer.choice] if answer.expected is None else answer.expected
+    text = "advise.gain.too_good" if answer.expected is None else "advise.gain.expected"
+    gain = said(text, change=_changed(found, advice.metric), held=held)
     return one_after_another(gain, said("report.line", said=now) if now else "")
 
 
-def level(advice: Advice, answer: Answer, begin: str = "advise.has") -> str:
+def _level(advice: Advice, answer: Answer, begin: str = "advise.has") -> str:
     """What the client has alone, beside what it would have without any model."""
     alone, metric = answer.level.get(ALONE, math.nan), advice.metric
     if not math.isfinite(alone):
         return ""
-    has = said(begin, amount=amount(alone, metric))
+    amount = said("advise.amount", metric=numbers.called(metric), value=_figure_of(alone, metric))
+    has = said(begin, amount=amount)
     if math.isnan(answer.no_model):
         return has
     nothing = _nothing_learnt(answer, metric)
-    has = said("advise.has_beside", said=has, nothing=nothing, value=figure_of(answer.no_model, metric))
-    return has if better(alone, answer.no_model, metric) else said("advise.has_no_better", said=has)
+    has = said("advise.has_beside", said=has, nothing=nothing, value=_figure_of(answer.no_model, metric))
+    return has if _better(alone, answer.no_model, metric) else said("advise.has_no_better", said=has)
 
 
-def better(value: float, than: float, metric: str) -> bool:
+def _better(value: float, than: float, metric: str) -> bool:
     """Whether a figure is the better one; also where the other is not known."""
     return math.isnan(than) or (value > than if METRICS[metric].higher else value < than)
 
@@ -211,7 +190,7 @@ def _sureness(advice: Advice, answer: Answer) -> str:
     """How often the same advice came out on other parts of the rows, and what speaks against it."""
     if not answer.repeats:  # without inner folds nothing is repeated
         return said("advise.sure.few", rows=_scarce(advice, answer)) if _few(answer) else ""
-    total, same = _repetitions(answer), _repeated(answer)
+    same, total = _repeated(answer)
     doubts, word = _doubts_of(answer), next(word for least, word in SURE if same >= least * total)
     if same < 2 or _few(answer):  # what came out once may as well be chance
         word = "hardly"
@@ -248,25 +227,34 @@ def _few(answer: Answer) -> bool:
     return answer.rows < FEW_ROWS or (answer.outcome is not None and answer.outcome.counted < FEW_EVENTS)
 
 
-def trust(answer: Answer) -> str:
+def _trust(answer: Answer) -> str:
     alone, advised = answer.trust.get("ece", (math.nan, math.nan))
     if math.isnan(advised):
         return ""
-    points = Figure(f"{100 * advised:.1f}")
-    if answer.alone or math.isnan(alone):
-        return said("advise.trust", points=points)
-    return said("advise.trust_beside", points=points, alone=Figure(f"{100 * alone:.1f}"))
+    single = answer.alone or math.isnan(alone)
+    points, beside = (Figure(f"{100 * figure:.1f}") for figure in (advised, alone))
+    return said("advise.trust" if single else "advise.trust_beside", points=points, alone=beside)
 
 
-def order(advice: Advice, answer: Answer) -> str:
+def _order(advice: Advice, answer: Answer) -> str:
     """How well it puts the ill above the well, where accuracy is blind: whatever ways are compared by."""
     alone, advised = answer.trust.get("auc", (math.nan, math.nan))
     if not advice.measured or advice.metric == "auc" or math.isnan(advised):
         return ""
-    value = numbers.figure(advised, "auc")
-    if answer.alone or math.isnan(alone):
-        return said("advise.order", value=value)
-    return said("advise.order_beside", value=value, alone=numbers.figure(alone, "auc"))
+    single = answer.alone or math.isnan(alone)
+    value, beside = (numbers.figure(figure, "auc") for figure in (advised, alone))
+    return said("advise.order" if single else "advise.order_beside", value=value, alone=beside)
+
+
+def _other_class(advice: Advice, answer: Answer) -> str:
+    """That another class of models matters more than partners, where it does."""
+    trees = answer.trees
+    if trees is None or not trees.bounds[0] > 0:
+        return ""
+    partners = max((g.mean for g in answer.gains.values() if not math.isnan(g.mean)), default=0.0)
+    if trees.mean <= partners:
+        return ""
+    return said("advise.trees", change=_changed(trees, advice.metric))
 
 
 def _gives(advice: Advice, answer: Answer) -> str:
@@ -274,7 +262,16 @@ def _gives(advice: Advice, answer: Answer) -> str:
     out = [g for g in answer.gifts if g.sender == answer.client]
     back = sum(g.models for g in answer.gifts if g.receiver == answer.client)
     single = numbers_called(advice.reveals[answer.choice]["numbers"])
-    gifts = [_gift(g, single) for g in out if g.models or g.numbers]
+    gifts = []
+    for g in out:
+        size, parts = numbers.size(g.bytes), list[str]()
+        if g.models:
+            parts.append(said("small.group", names=numbers.several(g.models, "model"), why=size))
+        if g.numbers:
+            parts.append(said("small.group", names=numbers.several(g.numbers, "number"), why=single))
+        if parts:
+            text = "advise.gift_coordinator" if g.receiver == COORDINATOR else "advise.gift"
+            gifts.append(said(text, to=g.receiver, what=listed(parts)))
     if not gifts:
         return said("advise.gives_nothing")
     gets = said("advise.gets", models=numbers.several(back, "model")) if back else ""
@@ -284,26 +281,58 @@ def _gives(advice: Advice, answer: Answer) -> str:
     return one_after_another(said("advise.gives", what=semicolons(gifts[:MOST])), gets, epsilon)
 
 
-def _gift(given: Gift, single: list[str]) -> str:
-    parts = []
-    if given.models:
-        size = numbers.size(given.bytes)
-        parts.append(said("small.group", names=numbers.several(given.models, "model"), why=size))
-    if given.numbers:
-        parts.append(said("small.group", names=numbers.several(given.numbers, "number"), why=single))
-    if given.receiver == COORDINATOR:
-        return said("advise.gift_coordinator", what=listed(parts))
-    return said("advise.gift", to=given.receiver, what=listed(parts))
-
-
-def costs(advice: Advice, answer: Answer) -> str:
-    rounds = numbers.several(int(advice.config["rounds"]), "round")
-    return said("advise.cost", rounds=rounds, seconds=numbers.duration(answer.seconds))
-
-
 def cost_of_asking(advice: Advice) -> str:
     runs, models = (numbers.several(advice.spent[f"{what}s"], what) for what in ("run", "model"))
     return said("advise.asking", runs=runs, models=models, size=numbers.size(advice.spent["bytes"]))
+
+
+# figures in words
+
+
+def _changed(found: Interval, metric: str) -> str:
+    """accuracy rises by 3.1 points (95 % interval −0.4 to 6.6)"""
+    blanks = {"metric": numbers.called(metric), "between": _between(found, metric)}
+    if not float(numbers.figure(abs(found.mean), metric).replace("\u202f", "") or 0):
+        return said("advise.change.same", **blanks)
+    way = "rises" if (found.mean > 0) == METRICS[metric].higher else "falls"
+    size: str = numbers.figure(abs(found.mean), metric)
+    if numbers.in_percent(metric):
+        size = said(f"difference.points.{'one' if size == '1.0' else 'many'}", n=size)
+    return said(f"advise.change.{way}", size=size, **blanks)
+
+
+def _between(found: Interval, metric: str) -> str:
+    """The interval, as of a gain: above 0 is better."""
+    if not (ends := _ends_of(found, metric)):
+        return said("advise.no_interval") if found.seeds > 1 else ""
+    return said(
+        "advise.between" if METRICS[metric].higher else "advise.between_better", low=ends[0], high=ends[1]
+    )
+
+
+def _ends_of(found: Interval, metric: str) -> list[Figure]:
+    """Of an interval, as of a gain; nothing where there is none."""
+    low, high = found.bounds
+    if math.isnan(low):
+        return []
+    like = found.mean or (high - low) / 2
+    return [numbers.figure(end, metric, sign=True, like=like) for end in (low, high)]
+
+
+def _in_brackets(found: Interval, metric: str) -> str:
+    """+3.1 [−0.4 to +6.6]"""
+    if math.isnan(found.mean):
+        return numbers.NONE
+    mean, ends = numbers.figure(found.mean, metric, sign=True), _ends_of(found, metric)
+    around = said("outcome.bounds", low=ends[0], high=ends[1]) if ends else f" [{numbers.NONE}]"
+    return said("list.joined", one=mean, other=around)
+
+
+def _figure_of(value: float, metric: str) -> Figure:
+    return Figure(numbers.figure(value, metric) + (" %" if numbers.in_percent(metric) else ""))
+
+
+# as a table
 
 
 def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
@@ -316,8 +345,8 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
     for a in advice.answers:
         gains = list[str]()
         for spec in ways:
-            gain = in_brackets(a.gains[spec], metric)
-            if not better(a.level[spec], a.no_model, metric):
+            gain = _in_brackets(a.gains[spec], metric)
+            if not _better(a.level[spec], a.no_model, metric):
                 gain = said("advise.below_nothing")
             elif spec == a.choice:
                 gain = said("list.joined", one=gain, other=" *")
@@ -325,7 +354,7 @@ def cells(advice: Advice) -> tuple[list[str], list[list[str]]]:
         told = list[str]()
         if advice.inner:
             looked = a.expected is not None and a.best != ALONE  # whoever stays alone is promised nothing
-            told = [in_brackets(a.expected, metric) if looked and a.expected else numbers.NONE]
+            told = [_in_brackets(a.expected, metric) if looked and a.expected else numbers.NONE]
         levels = (numbers.figure(value, metric) for value in (a.no_model, a.level.get(ALONE, math.nan)))
         rows.append([a.client, *levels, called(a.choice), *told, *gains])
     return [*before, *promised, *ways], rows
@@ -340,9 +369,3 @@ def legend(advice: Advice) -> str:
         promise=said("advise.interval_nested" if advice.inner else "advise.interval"),
     )
     return one_after_another(text, said("advise.legend_promised") if advice.inner else "")
-
-
-def screen_table(advice: Advice, width: int) -> Table:
-    header, rows = cells(advice)
-    text, answer = say.again(legend(advice)), 4  # what each has without a model and alone stands before it
-    return fitting([*map(say.again, header)], plain(rows), text, text, width, least=answer)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from coterie.features.advice.figures import called
-from coterie.features.advice.sentences import how
+from coterie.features.advice.sentences import called, how
 from coterie.methods.advised import ALONE
 from coterie.show import views
 from coterie.show.blocks import Block, Points, Sentence, Table
@@ -36,4 +35,4 @@ def _followed_part(runs: Runs) -> list[Block]:
     return [*made, Sentence(said("followed.said"))] if made else []
 
 
-PARTS = (Part("followed", "followed.title", 60, _followed_part),)
+PARTS = (Part("followed", "followed.title", 60, _followed_part, of="advised"),)

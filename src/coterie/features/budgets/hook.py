@@ -9,7 +9,7 @@ A round is never cut: no round begins once a budget is spent, and the last may g
 always runs, whatever it costs. `rounds` stays the most that there are.
 
 Watts are those that a processor is made to draw, by core (`energy/energy.toml`). Memory, cooling and whatever
-else runs on the machine are not in it; `energy/energy.py` looks further, at cooling, the network and CO2e.
+else runs on the machine are not in it; `energy/record.py` looks further, at cooling, the network and CO2e.
 
 A method that does something else in its last rounds must not be cut off before them: how many rounds a budget
 affords it is found beforehand. Its rounds are played without training: models come back as they went, steps
@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,13 +39,13 @@ from coterie.core.method import Method, paced
 from coterie.core.net import Beside, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.budgets.record import spent_of
 from coterie.nets import Counting, Ground, wrapped
 from coterie.nets.counting import Traffic
 from coterie.nets.ground import Simulated
 from coterie.nets.wrapped import Wrapped
 from coterie.runs.budget import REPEATED, estimates_energy, kwh, read_budget
 from coterie.runs.hooks import Hook, Run, Turn, Wanted
+from coterie.runs.record import Record
 from coterie.runs.settings import Settings
 
 NUMBER = 8  # bytes of a single value such as a loss
@@ -76,7 +77,7 @@ def _counted(moved: Traffic, sealed: int, roster: Roster, beliefs: Beliefs) -> d
     return {"steps": int(moved.steps.sum()), "bytes": passed}
 
 
-class BudgetHook(Hook):
+class _BudgetHook(Hook):
     """A round's line says what it spent:
 
     spent    gradient steps, and bytes of all that passed: models, rows, numbers, sealed shares
@@ -112,7 +113,7 @@ class BudgetHook(Hook):
 
     def begin(self, run: Run) -> None:
         """Of a run that was cut off, with what it has spent before."""
-        spent = {kind: float(sums[-1]) for kind, sums in spent_of(run.record).items() if len(sums)}
+        spent = {kind: float(sums[-1]) for kind, sums in _spent_of(run.record).items() if len(sums)}
         self.meter = _Meter(read_budget(run.experiment.settings.budget), spent)
 
     def trained(self, run: Run, turn: Turn) -> str:
@@ -128,7 +129,27 @@ class BudgetHook(Hook):
         return _counted(turn.moved, turn.sealed, run.experiment.roster, run.experiment.beliefs)
 
 
-HOOK = BudgetHook
+def _spent_of(record: Record) -> dict[str, np.ndarray]:
+    """Spent up to the end of each round, by kind: [round], from round 0. Kinds that were not counted are left
+    out.
+    """
+    spent, metrics, timings = dict[str, np.ndarray](), record.metrics, record.timings
+    if all("spent" in line for line in metrics):
+        spent = {kind: np.cumsum([line["spent"][kind] for line in metrics]) for kind in REPEATED}
+    elif metrics:  # a run of an earlier version knows of its models
+        spent["bytes"] = np.cumsum([int(record.transfers(line)["bytes"]) for line in metrics])
+    took = {line["round"]: line for line in timings}
+    lines = [took.get(line["round"], {}) for line in metrics]
+    if took:
+        spent["seconds"] = np.cumsum([line.get("seconds", 0.0) for line in lines])
+    if estimates_energy(record.settings) and took and all("cpu_seconds" in line for line in timings):
+        cpu = np.cumsum([line.get("cpu_seconds", 0.0) for line in lines])
+        spent["kwh"] = kwh(cpu, record.settings.power)
+    return spent
+
+
+HOOK = _BudgetHook
+VIEWS = {"spent": _spent_of}
 
 
 def check_budget(settings: Settings) -> None:
@@ -157,7 +178,7 @@ def _refuse_unforeseen(method: Method, settings: Settings, elsewhere: bool) -> N
 
 
 @dataclass(frozen=True, eq=False)
-class Untrained(Wrapped):
+class _Untrained(Wrapped):
     """Local work does nothing, at sites and where rows are in one place; all else happens."""
 
     def visit(
@@ -177,14 +198,14 @@ class Untrained(Wrapped):
         return Replies(edges, numbers, Held(tuple(parts)), beliefs)
 
     def in_one_place(self, groups: Sequence[Sequence[int]]) -> Net:
-        return Untrained(self.net.in_one_place(groups))
+        return _Untrained(self.net.in_one_place(groups))
 
 
 def _begins_its_last(
     method: Method, beliefs: Beliefs, ground: Ground, settings: Settings, rounds: int
 ) -> bool:
     """Whether something of the budget is left when the last round of a plan of so many begins."""
-    net = Counting(wrapped(Untrained(Simulated().connect(ground)), settings.wrap))
+    net = Counting(wrapped(_Untrained(Simulated().connect(ground)), settings.wrap))
     meter, key = _Meter(read_budget(settings.budget)), Key(settings.seed)
 
     def spend() -> None:

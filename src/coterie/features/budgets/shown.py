@@ -1,18 +1,24 @@
-"""Figures against what they cost: curves over steps, bytes, seconds and kWh, and methods at equal cost."""
+"""Figures against what they cost: curves over steps, bytes, seconds and kWh, and methods at equal cost.
+
+spent at a round    by all clients together, up to its end (`hook.py`); the mean over seeds
+equal cost          the smallest total that any run of the comparison came to, of those that spent any
+within it           the figure after the last scored round that had spent no more
+best within it      of all scored rounds up to there; chosen on test rows, so it flatters
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from coterie.core.method import UNTRAINED
-from coterie.features.budgets.tables import Within, budgeted, counted, mean_total, smallest, within
-from coterie.features.energy.energy import factor
-from coterie.metrics.summary import means_of_known, worst
+from coterie.features.energy.record import factor
+from coterie.metrics.summary import Interval, means_of_known, worst
 from coterie.runs.budget import KINDS, WATTS, read_budget
 from coterie.runs.record import Record
 from coterie.show import intervals, numbers, plotly, views
@@ -21,7 +27,84 @@ from coterie.show.inks import Ink
 from coterie.show.parts import Part, Runs
 from coterie.show.words import Figure, Saying, said
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 Cells = tuple[list[str], list[list[str]]]
+
+
+def counted(records: Sequence[Record]) -> list[str]:
+    """The kinds of cost that every run knows, of which any spent something."""
+    totals = [total(r) for r in records]
+    return [k for k in KINDS if all(k in t for t in totals) and any(t[k] for t in totals)]
+
+
+def total(record: Record) -> dict[str, float]:
+    """What a run has spent in all, by kind."""
+    return {kind: float(spent[-1]) for kind, spent in record.spent().items() if len(spent)}
+
+
+def mean_total(runs: Sequence[Record], kind: str) -> float:
+    """Of a whole run, the mean over seeds; NaN where it was not counted."""
+    return float(np.mean([total(r).get(kind, math.nan) for r in runs]))
+
+
+def _budgeted(records: Sequence[Record]) -> list[str]:
+    """The kinds that any run had a budget of, as far as they were counted."""
+    given = {kind for r in records for kind in read_budget(r.settings.budget)}
+    return [kind for kind in counted(records) if kind in given]
+
+
+class _Within(NamedTuple):
+    """Of a method: its figure within some cost, and the best until then."""
+
+    last: Interval
+    best: Interval
+
+
+def smallest(records: Sequence[Record], kind: str) -> float:
+    """The smallest total of those that spent any."""
+    return min((t for t in (total(r)[kind] for r in records) if t > 0), default=0.0)
+
+
+def within(runs: Sequence[Record], kind: str, most: float) -> _Within:
+    """The mean over clients within a cost, over seeds."""
+    metric = views.headline_metric(runs)
+    pick = max if views.better_higher(runs)[metric] else min
+    last, best = list[float](), list[float]()
+    for record in runs:
+        rounds, values = views.figures(record, metric)
+        cost = dict(zip((m["round"] for m in record.metrics), record.spent()[kind], strict=True))
+        found = [v for r, v in zip(rounds, means_of_known(values), strict=True) if cost[r] <= most]
+        known = [float(v) for v in found if math.isfinite(v)]
+        last.append(known[-1] if known else math.nan)
+        best.append(pick(known) if known else math.nan)
+    return _Within(views.over_splits(runs, last), views.over_splits(runs, best))
+
+
+def _costs_frame(records: Sequence[Record]) -> pd.DataFrame:
+    """A row for each run and round: what was spent up to its end by kind, and the headline figure if it was
+    scored: the mean over clients and the worst client's.
+    """
+    import pandas as pd
+
+    metric = views.headline_metric(records)
+    higher, parts = views.better_higher(records)[metric], []
+    for label, runs in views.groups(records).items():
+        for record in runs:
+            spent, rounds = record.spent(), [m["round"] for m in record.metrics]
+            known, values = views.figures(record, metric)
+            mean = dict(zip(known, means_of_known(values), strict=True))
+            least = {r: worst(list(row), higher) for r, row in zip(known, values, strict=True)}
+            made: dict[str, Any] = {"label": label, "seed": views.seed(record), "round": rounds}
+            made |= {kind: spent.get(kind, math.nan) for kind in KINDS}
+            made[metric] = [mean.get(r, math.nan) for r in rounds]
+            made[f"worst_{metric}"] = [least.get(r, math.nan) for r in rounds]
+            parts.append(pd.DataFrame(made))
+    return pd.concat(parts, ignore_index=True)
+
+
+# as blocks
 
 
 def _cost_part(runs: Runs) -> list[Block]:
@@ -35,31 +118,29 @@ def _cost_part(runs: Runs) -> list[Block]:
         text = said("budgets.said_shade", over=intervals.over(records))
     made: list[Block] = [Plot(f"{runs.key}-costs", curves_plot(by_label, runs.inks), text)]
     made.append(runs.table(*spent_cells(by_label)))
-    made += [Sentence(_energy_legend(records))] if "kwh" in known else []
+    if "kwh" in known:
+        watts = sorted({float(r.config.get("power", WATTS)) for r in records})
+        legend = said("budgets.kwh_given", watts=" / ".join(f"{w:g}" for w in watts))
+        if watts == [WATTS]:
+            low, high = (Figure(f"{end:g}") for end in _ends())
+            legend = said("budgets.kwh_said", watts=f"{WATTS:g}", low=low, high=high)
+        made.append(Sentence(legend))
     if len(by_label) > 1:
-        equal = runs.table(*equal_cells(records, budgeted(records) or known))
-        made.append(Section(said("budgets.equal"), [equal, Sentence(_equal_legend(records))]))
+        made.append(Section(said("budgets.equal"), _at_equal_cost(runs, _budgeted(records) or known)))
     return made
 
 
 def on_screen(runs: Runs) -> list[Block]:
     """Methods at equal cost, where they had budgets."""
-    wanted = budgeted(runs.records)
+    wanted = _budgeted(runs.records)
     if not wanted or len(runs.by_label) < 2:
         return []
-    return [runs.table(*equal_cells(runs.records, wanted)), Sentence(_equal_legend(runs.records))]
+    return _at_equal_cost(runs, wanted)
 
 
-def _ended_part(runs: Runs) -> list[Block]:
-    return [Sentence(said("report.line", said=line)) for line in ended(runs.records)]
-
-
-PARTS = (
-    Part("costs", "budgets.title", 30, _cost_part),
-    Part("costs", "", 30, on_screen, on="screen"),
-    Part("ended", "", 30, _ended_part, on="summary"),
-    Part("ended", "", 30, lambda runs: [Points(ended(runs.records))], on="ended"),
-)
+def _at_equal_cost(runs: Runs, wanted: Sequence[str]) -> list[Block]:
+    legend = said("budgets.equal_said", metric=numbers.unit(views.headline_metric(runs.records)))
+    return [runs.table(*equal_cells(runs.records, wanted)), Sentence(legend)]
 
 
 def _amount(value: float, kind: str) -> str:
@@ -127,20 +208,13 @@ def equal_cells(records: Sequence[Record], wanted: Sequence[str]) -> Cells:
     header += [said("budgets.within", amount=_amount(most[kind], kind)) for kind in wanted]
     rows = []
     for label, runs in by_label.items():
-        found = [within(runs, kind, most[kind]) for kind in wanted]
-        rows.append([label, *(_cell(each, metric) for each in found)])
+        row = [label]
+        for kind in wanted:
+            last, best = within(runs, kind, most[kind])
+            blanks = {"last": numbers.spread(last, metric), "best": numbers.figure(best.mean, metric)}
+            row.append(numbers.NONE if math.isnan(last.mean) else said("budgets.best", **blanks))
+        rows.append(row)
     return header, rows
-
-
-def _cell(found: Within, metric: str) -> str:
-    if math.isnan(found.last.mean):
-        return numbers.NONE
-    last, best = numbers.spread(found.last, metric), numbers.figure(found.best.mean, metric)
-    return said("budgets.best", last=last, best=best)
-
-
-def _equal_legend(records: Sequence[Record]) -> Saying:
-    return said("budgets.equal_said", metric=numbers.unit(views.headline_metric(records)))
 
 
 def spent_cells(by_label: views.Groups) -> Cells:
@@ -153,17 +227,13 @@ def spent_cells(by_label: views.Groups) -> Cells:
         line = [label, numbers.whole(float(np.mean([r.done for r in runs])))]
         for kind in known:
             mean = mean_total(runs, kind)
-            line.append(_energy(mean, runs) if kind == "kwh" else _bare(mean, kind))
+            if kind == "kwh" and not any("power" in r.config for r in runs):
+                low, high = (numbers.energy(mean * watts / WATTS) for watts in _ends())
+                line.append(said("budgets.kwh_range", kwh=numbers.energy(mean), low=low, high=high))
+            else:
+                line.append(_bare(mean, kind))
         rows.append(line)
     return header, rows
-
-
-def _energy(mean: float, runs: Sequence[Record]) -> str:
-    """With a range, unless somebody said what a core draws."""
-    if any("power" in r.config for r in runs):
-        return numbers.energy(mean)
-    low, high = (numbers.energy(mean * watts / WATTS) for watts in _ends())
-    return said("budgets.kwh_range", kwh=numbers.energy(mean), low=low, high=high)
 
 
 def ended(records: Sequence[Record]) -> list[Saying]:
@@ -181,36 +251,39 @@ def _ending(cut: Sequence[Record], of: int) -> dict[str, Any]:
     """What fills the blanks of the line."""
     done = sorted({r.done for r in cut})
     which = sorted({r.ended for r in cut}, key=KINDS.index)
-    spent: Any = [_overshot(cut, kind) for kind in which if kind in counted(cut)]
+    most = read_budget(cut[0].settings.budget)
+    spent: Any = [  # 1 040 of 1 000 steps: the last round is not cut
+        said("budgets.overshot", spent=_bare(mean_total(cut, kind), kind), most=_amount(most[kind], kind))
+        for kind in which
+        if kind in counted(cut)
+    ]
     if len(cut) < of:
         spent = said("budgets.some", spent=spent, n=len(cut), seeds=numbers.several(of, "seed"))
     more = ""
     if any(r.metrics[-1].get("extras", {}).get("note") == UNTRAINED for r in cut):
         more = said("budgets.untrained", note=UNTRAINED)
     tables = (v for v in cut[0].config.values() if isinstance(v, Mapping))
-    if any(
-        table.get("schedule", "constant") != "constant" for table in tables
-    ):  # a rate that falls over rounds
+    if any(table.get("schedule", "constant") != "constant" for table in tables):  # a rate that falls
         more = said("list.joined", one=more, other=said("budgets.falls"))
     rounds = done[0] if len(done) == 1 else said("list.to", low=done[0], high=done[-1])
     return {"rounds": rounds, "of": cut[0].settings.rounds, "spent": spent, "more": more}
-
-
-def _overshot(runs: Sequence[Record], kind: str) -> Saying:
-    """1 040 of 1 000 steps: the last round is not cut."""
-    most = _amount(read_budget(runs[0].settings.budget)[kind], kind)
-    return said("budgets.overshot", spent=_bare(mean_total(runs, kind), kind), most=most)
-
-
-def _energy_legend(records: Sequence[Record]) -> Saying:
-    watts = sorted({float(r.config.get("power", WATTS)) for r in records})
-    if watts != [WATTS]:
-        return said("budgets.kwh_given", watts=" / ".join(f"{w:g}" for w in watts))
-    low, high = (Figure(f"{end:g}") for end in _ends())
-    return said("budgets.kwh_said", watts=f"{WATTS:g}", low=low, high=high)
 
 
 def _ends() -> tuple[float, float]:
     """The least and the most watts that a busy core may draw."""
     watts = factor("watts")
     return watts.low, watts.high
+
+
+def _ended_part(runs: Runs) -> list[Block]:
+    return [Sentence(said("report.line", said=line)) for line in ended(runs.records)]
+
+
+PARTS = (
+    Part("costs", "budgets.title", 30, _cost_part),
+    Part("costs", "", 30, on_screen, on="screen"),
+    Part("ended", "", 30, _ended_part, on="summary"),
+    Part("ended", "", 30, lambda runs: [Points(ended(runs.records))], on="ended"),
+)
+COLUMNS = {"steps": partial(mean_total, kind="steps"), "kwh": partial(mean_total, kind="kwh")}
+FRAMES = {"costs.csv": _costs_frame}

@@ -27,6 +27,7 @@ import torch
 from coterie.metrics.calibration import NO_TALLY, THRESHOLDS, Calibration, Tally, taus
 from coterie.metrics.operating import Counts, net_benefit, treating_all
 from coterie.metrics.summary import Interval, mean_over_clients
+from coterie.report.tables import calibration_frame
 from coterie.show import figures, numbers, plotly, views
 from coterie.show.blocks import Block, Plot, Section, Sentence
 from coterie.show.inks import Ink
@@ -40,50 +41,6 @@ if TYPE_CHECKING:
 Counted = Mapping[str, Sequence[Calibration]]
 
 POINT = "point/test"
-
-
-def _calibration_part(runs: Runs) -> list[Block]:
-    """Nothing for a regression, and in runs of earlier versions."""
-    if "ece" not in views.metrics(runs.records):
-        return []
-    found = counted(runs.by_label)
-    made: list[Block] = []
-    if (drawn := plot(found, runs.inks)) is not None:
-        made.append(Plot(f"{runs.key}-calibration", drawn, _caption(runs.by_label, found)))
-    return [*made, runs.table(*cells(runs.by_label, found)), Sentence(said("calibration.said"))]
-
-
-def _decision_part(runs: Runs) -> list[Block]:
-    if "ece" not in views.metrics(runs.records):
-        return []
-    return _decision_section(runs, pooled(counted(runs.by_label)))
-
-
-def _on_screen(runs: Runs) -> list[Block]:
-    """Accuracy beside calibration, where methods average predictions."""
-    if "ece" not in views.metrics(runs.records, POINT):
-        return []
-    table = runs.table(*cells(runs.by_label, counted(runs.by_label)))
-    return [table, Sentence(said("calibration.screen"))]
-
-
-def _on_paper(runs: Runs) -> list[Block]:
-    return [
-        Plot(f"calibration-{chart.key}", {}, chart.name, paper=partial(_figure, chart, runs.inks))
-        for chart in charts(counted(runs.by_label))
-    ]
-
-
-PARTS = (
-    Part("calibration", "", 70, _on_paper, on="paper"),
-    Part("calibration", "calibration.title", 70, _calibration_part),
-    Part("decision", "", 75, _decision_part, within="calibration"),
-    Part("trust", "", 40, _on_screen, on="screen"),
-)
-
-
-def _axis(name: str) -> Saying:
-    return said(f"calibration.axis.{name}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,23 +61,18 @@ class Chart:
     """
 
     key: str
-    name: str
-    titles: tuple[str, str, str]  # across, above, below
+    axes: tuple[str, str, str]  # across, above, below
     lines: Sequence[_Line]
     guides: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     range: Sequence[float] | None = None
 
+    @property
+    def name(self) -> Saying:
+        return said(f"calibration.chart.{'above' if self.key == 'gap-above' else self.key}")
 
-def _chart(
-    key: str,
-    axes: tuple[str, str, str],
-    lines: Sequence[_Line],
-    guides: Mapping[str, Sequence[tuple[float, float]]] | None = None,
-    range: Sequence[float] | None = None,
-) -> Chart:
-    across, above, below = (_axis(name) for name in axes)
-    name = said(f"calibration.chart.{'above' if key == 'gap-above' else key}")
-    return Chart(key, name, (across, above, below), lines, guides or {}, range)
+    @property
+    def titles(self) -> list[Saying]:
+        return [said(f"calibration.axis.{axis}") for axis in self.axes]
 
 
 def counted(by_label: views.Groups) -> Counted:
@@ -151,34 +103,29 @@ def charts(found: Counted) -> list[Chart]:
     whole = pooled(found)
     if not whole:
         return []
-    by = {label: c.confidence for label, c in whole.items()}
-    above = {label: c.above for label, c in whole.items()}
-    shares = {label: 100 * t.samples / t.samples[0] for label, t in above.items()}
-    right = {label: 100 * t.accuracy for label, t in above.items()}
-    edges = 100 * taus()
+    sure, gaps, from_on, silent, unsure = (list[_Line]() for _ in range(5))
+    for label, c in whole.items():
+        by, above, of = c.confidence, c.above, c.entropy
+        sure.append(_line(label, by, 100 * by.mean, 100 * by.accuracy, by.samples))
+        gaps.append(_line(label, by, 100 * by.mean, 100 * (by.accuracy - by.mean), by.samples))
+        edges, shares = 100 * taus(), 100 * above.samples / above.samples[0]
+        from_on.append(_line(label, above, edges, 100 * (above.accuracy - above.mean), shares))
+        silent.append(_line(label, above, edges, 100 * above.accuracy, shares))
+        upto = 100 * of.samples.cumsum(dim=0) / of.samples.sum()
+        unsure.append(_line(label, of, 100 * taus(len(upto))[1:], upto, 100 * of.accuracy))
     level = {"": [(0.0, 0.0), (100.0, 0.0)]}
     diagonal = {"": [(0.0, 0.0), (100.0, 100.0)]}
-    sure = [_line(k, t, 100 * t.mean, 100 * t.accuracy, t.samples) for k, t in by.items()]
-    gaps = [_line(k, t, 100 * t.mean, 100 * (t.accuracy - t.mean), t.samples) for k, t in by.items()]
-    from_on = [_line(k, t, edges, 100 * (t.accuracy - t.mean), shares[k]) for k, t in above.items()]
-    silent = [_line(k, t, edges, right[k], shares[k]) for k, t in above.items()]
-    unsure = []
-    for label, t in ((label, c.entropy) for label, c in whole.items()):
-        upto = 100 * t.samples.cumsum(dim=0) / t.samples.sum()
-        unsure.append(_line(label, t, 100 * taus(len(upto))[1:], upto, 100 * t.accuracy))
     return [
-        _chart("reliability", ("confidence", "right", "samples"), sure, diagonal),
-        _chart("gap", ("confidence", "gap", "samples"), gaps, level),
-        _chart("gap-above", ("tau", "gap", "answered"), from_on, level),
-        _chart("abstention", ("tau", "right", "answered"), silent),
-        _chart("entropy", ("entropy", "upto", "right"), unsure),
-        *_decision({label: counts_of(c.positive) for label, c in whole.items()}),
+        Chart("reliability", ("confidence", "right", "samples"), sure, diagonal),
+        Chart("gap", ("confidence", "gap", "samples"), gaps, level),
+        Chart("gap-above", ("tau", "gap", "answered"), from_on, level),
+        Chart("abstention", ("tau", "right", "answered"), silent),
+        Chart("entropy", ("entropy", "upto", "right"), unsure),
+        *_decision(_counts_by(whole)),
     ]
 
 
-def _decision(counts: Mapping[str, Counts | None]) -> list[Chart]:
-    """Nothing where classes are not two, or sites keep to themselves how many rows are of each."""
-    known = {label: c for label, c in counts.items() if c is not None}
+def _decision(known: Mapping[str, Counts]) -> list[Chart]:
     if not known:
         return []
     t, between = taus(THRESHOLDS).numpy(), slice(1, THRESHOLDS)  # at 0 and 1 one acts on all or on nobody
@@ -191,7 +138,7 @@ def _decision(counts: Mapping[str, Counts | None]) -> list[Chart]:
     everybody = net_benefit(treating_all(next(iter(known.values()))), t)[between]
     guides: dict[str, Any] = {said("decision.all"): list(zip(at.tolist(), everybody.tolist(), strict=True))}
     guides[said("decision.none")] = [(0.0, 0.0), (100.0, 0.0)]
-    return [_chart("decision", ("threshold", "benefit", "called"), lines, guides, [-0.15 * best, 1.1 * best])]
+    return [Chart("decision", ("threshold", "benefit", "called"), lines, guides, [-0.15 * best, 1.1 * best])]
 
 
 def _line(label: str, t: Tally, x: torch.Tensor, y: torch.Tensor, below: torch.Tensor) -> _Line:
@@ -225,7 +172,7 @@ def _choice(chart: Chart, inks: Mapping[str, Ink]) -> dict[str, Any]:
         data.append({**shared, **top, "marker": {**mark, "size": sizes, "opacity": 0.85}})
         low = {"y": plotly.tidy(line.below), "hovertemplate": hovers[1], "yaxis": "y2", "showlegend": False}
         data.append({**shared, **low, "marker": {**mark, "size": 4}})
-    scale = {"type": "log", "dtick": 1} if below == _axis("samples") else {"range": [-4, 104]}
+    scale = {"type": "log", "dtick": 1} if chart.axes[2] == "samples" else {"range": [-4, 104]}
     limits = {} if chart.range is None else {"range": list(chart.range)}
     layout = {
         "xaxis": {"title": {"text": across}, "anchor": "y2", "range": [-2, 102], "zeroline": False},
@@ -256,15 +203,14 @@ def cells(by_label: views.Groups, counts: Counted) -> tuple[list[str], list[list
     rows = []
     for label, runs in by_label.items():
         together = [tallies.confidence.pooled() for tallies in counts[label]]
-        entropies = [tallies.entropy for tallies in counts[label]]
-        each = [
-            (t.total.sum(dim=-1) / t.samples.sum(dim=-1)).tolist() for t in entropies
-        ]  # [client] of its samples
+        each = [  # [client] of its samples
+            c.entropy.total.sum(dim=-1) / c.entropy.samples.sum(dim=-1) for c in counts[label]
+        ]
         pooled_ece, pooled_mce = [float(t.ece) for t in together], [float(t.mce) for t in together]
         figures: list[tuple[Interval, str]] = [(views.over_seeds(runs, m), m) for m in ("accuracy", "ece")]
         figures += [(views.over_splits(runs, values), "ece") for values in (pooled_ece, pooled_mce)]
         figures += [(views.over_seeds(runs, m), m) for m in ("brier", "nll")]
-        figures.append((views.over_splits(runs, list(map(mean_over_clients, each))), "nll"))
+        figures.append((views.over_splits(runs, [mean_over_clients(e.tolist()) for e in each]), "nll"))
         rows.append([label, *(numbers.spread(value, metric) for value, metric in figures)])
     return header, rows
 
@@ -281,7 +227,7 @@ def _figure(chart: Chart, inks: Mapping[str, Ink]) -> Figure:
         top.plot(line.x, line.y, label=figures.plain(line.label), **look)
         low.plot(line.x, line.below, **look)
     across, above, below = map(say.again, chart.titles)
-    if chart.titles[2] == _axis("samples"):
+    if chart.axes[2] == "samples":
         low.set_yscale("log")
         low.yaxis.set_major_formatter("{x:g}")  # not as powers: mathematics is not set here
         low.yaxis.set_minor_formatter("")
@@ -306,10 +252,15 @@ def counts_of(positive: Tally) -> Counts | None:
     return Counts(found, wrongly, rows - ill - wrongly, ill - found)
 
 
+def _counts_by(whole: Mapping[str, Calibration]) -> dict[str, Counts]:
+    """By method; nothing where classes are not two, or sites keep to themselves how many rows are of each."""
+    counts = {label: counts_of(found.positive) for label, found in whole.items()}
+    return {label: c for label, c in counts.items() if c is not None}
+
+
 def decision_cells(whole: Mapping[str, Calibration]) -> tuple[list[str], list[list[str]]]:
     """Net benefit at a few thresholds: header and rows as text, treating all last; no rows without counts."""
-    counts = {label: counts_of(found.positive) for label, found in whole.items()}
-    known = {label: c for label, c in counts.items() if c is not None}
+    known = _counts_by(whole)
     if not known:
         return [], []
     t = taus(THRESHOLDS).numpy()
@@ -322,10 +273,44 @@ def decision_cells(whole: Mapping[str, Calibration]) -> tuple[list[str], list[li
     return [said("column.method"), *(said("decision.from", t=f"{100 * at:.0f}") for at in AT)], rows
 
 
-def _decision_section(runs: Runs, whole: Mapping[str, Calibration]) -> list[Block]:
-    """The table under its own heading; nothing where there are no counts."""
-    header, rows = decision_cells(whole)
+def _calibration_part(runs: Runs) -> list[Block]:
+    """Nothing for a regression, and in runs of earlier versions."""
+    if "ece" not in views.metrics(runs.records):
+        return []
+    found = counted(runs.by_label)
+    made: list[Block] = []
+    if (drawn := plot(found, runs.inks)) is not None:
+        made.append(Plot(f"{runs.key}-calibration", drawn, _caption(runs.by_label, found)))
+    return [*made, runs.table(*cells(runs.by_label, found)), Sentence(said("calibration.said"))]
+
+
+def _decision_part(runs: Runs) -> list[Block]:
+    if "ece" not in views.metrics(runs.records):
+        return []
+    header, rows = decision_cells(pooled(counted(runs.by_label)))
     if not rows:
         return []
     legend = Sentence(said("decision.said", name=views.positive_name(runs.records)))
     return [Section(said("decision.title"), [runs.table(header, rows), legend])]
+
+
+def _on_screen(runs: Runs) -> list[Block]:
+    """Accuracy beside calibration, where methods average predictions."""
+    if "ece" not in views.metrics(runs.records, POINT):
+        return []
+    table = runs.table(*cells(runs.by_label, counted(runs.by_label)))
+    return [table, Sentence(said("calibration.screen"))]
+
+
+def _on_paper(runs: Runs) -> list[Block]:
+    made = charts(counted(runs.by_label))
+    return [Plot(f"calibration-{c.key}", {}, c.name, paper=partial(_figure, c, runs.inks)) for c in made]
+
+
+PARTS = (
+    Part("calibration", "", 70, _on_paper, on="paper"),
+    Part("calibration", "calibration.title", 70, _calibration_part),
+    Part("decision", "", 75, _decision_part, within="calibration"),
+    Part("trust", "", 40, _on_screen, on="screen"),
+)
+FRAMES = {"calibration.csv": calibration_frame}

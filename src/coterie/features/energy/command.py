@@ -13,7 +13,7 @@ from rich.text import Text
 from coterie.cli.command import Flags, command_with, flag, word
 from coterie.cli.report import read_sections
 from coterie.features.energy import shown
-from coterie.features.energy.energy import Energy, asked_country, countries, grid
+from coterie.features.energy.record import Energy, asked_country, countries, grid
 from coterie.federation.site.request_log import ENERGY, site_energy
 from coterie.show import views
 from coterie.show.terminal import fitting
@@ -33,25 +33,25 @@ examples:
 
 
 @dataclass(frozen=True)
-class Asked:
+class _Asked:
     path: str = word("The folder of a run or a comparison, or a site's kit.")
     country: str = flag("", "Whose grid, by its code of two letters; by default COTERIE_COUNTRY.")
 
 
-@command_with(Flags(Asked, "energy", HELP))
-def energy(asked: Asked) -> int:
+@command_with(Flags(_Asked, "energy", HELP))
+def energy(asked: _Asked) -> int:
     path, country, console = given_path(asked.path), asked.country or asked_country(), Console()
     mix = grid(country)  # a country that nobody knows is refused first
     for state in (path, path / "state"):
         if (state / ENERGY).exists():
-            say(console, f"{path}: CPU time of this site, by run", _of_site(state, country), [])
+            _say(console, f"{path}: CPU time of this site, by run", _of_site(state, country), [])
             return 0
     for section in read_sections(path):
         by_label = views.groups(section.records)
         several = any(len(runs) > 1 for runs in by_label.values())
         title = f"{section.title}, {mix.name}" + (": of a run, the mean over seeds" if several else "")
         found = {label: shown.mean_of(runs, country) for label, runs in by_label.items()}
-        say(console, title, found, shown.tracked(by_label))
+        _say(console, title, found, shown.tracked(by_label))
     return 0
 
 
@@ -64,12 +64,12 @@ def _of_site(state: Path, country: str) -> dict[str, Energy]:
     return {name: Energy(cpu_seconds, None, **facts) for name, cpu_seconds in spent.items()}
 
 
-def say(console: Console, title: str, by_label: Mapping[str, Energy], lines: Sequence[str]) -> None:
-    first = next(iter(by_label.values()))
+def _say(console: Console, title: str, by_label: Mapping[str, Energy], lines: Sequence[str]) -> None:
+    tables, more = shown.in_full(by_label)
     console.print(Text(title, style="bold"), soft_wrap=True)
-    for header, rows in (shown.measured(by_label), shown.guessed(by_label), shown.factors(first)):
+    for header, rows in tables:
         console.print()
         console.print(fitting(header, rows, "", "", console.width))
     console.print()
-    for line in (*lines, shown.said_of(first), *shown.sources(first)):
+    for line in (*lines, *more):
         console.print(Text(line, style="dim"), soft_wrap=True)

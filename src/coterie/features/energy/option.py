@@ -23,29 +23,24 @@ import contextlib
 import importlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from coterie.core.errors import BadInput, BadRun, UnknownName
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
-from coterie.features.energy.energy import Factor, asked_country, grid
+from coterie.features.energy.record import FILE, Factor, asked_country, grid
 from coterie.runs.loop import Around
 from coterie.storage.atomic import read_lines, write_whole
 
-FILE = "energy.json"
 ROUNDS = "metrics.jsonl"
 Stop = Callable[[], dict[str, Any]]
+"""Ends what a tracker has begun, and says what it found."""
 
 
-@dataclass(frozen=True)
-class _Tracker:
-    """Begins to track; the result ends it, and says what it found."""
-
+class _Tracker(NamedTuple):
     name: str
-    start: Callable[[Factor], Stop]
     grid: Factor
 
 
@@ -60,7 +55,7 @@ def tracker_of(text: str) -> _Tracker | None:
         raise UnknownName("energy tracker", name, TRACKERS)
     mix = grid(country or asked_country())
     _imported(name)
-    return _Tracker(name, TRACKERS[name], mix)
+    return _Tracker(name, mix)
 
 
 @contextlib.contextmanager
@@ -70,7 +65,7 @@ def tracked(tracker: _Tracker | None, folder: Path) -> Iterator[None]:
         yield
         return
     first = len(read_lines(folder / ROUNDS))
-    stop = tracker.start(tracker.grid)
+    stop = TRACKERS[tracker.name](tracker.grid)
     try:
         yield
     finally:
@@ -81,21 +76,6 @@ def tracked(tracker: _Tracker | None, folder: Path) -> Iterator[None]:
             write_whole(folder / FILE, json.dumps({**said, "rounds": [first, last]}, indent=1) + "\n")
 
 
-def read_tracked(folder: Path) -> Mapping[str, Any] | None:
-    """None where no tracker was asked, and before the run is over."""
-    path = folder / FILE
-    if not path.exists():
-        return None
-    try:
-        told = json.loads(path.read_bytes())
-        whole = isinstance(told, dict) and {"tracker", "kwh", "co2_kg", "how", "rounds"} <= told.keys()
-    except (ValueError, RecursionError) as error:
-        raise BadRun(f"{path} is damaged ({error}): delete it to do without") from None
-    if not whole:
-        raise BadRun(f"{path} is damaged (it lacks something): delete it to do without")
-    return dict(told)
-
-
 def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
@@ -103,7 +83,7 @@ def _imported(name: str) -> Any:
         raise BadInput(f"{name} is not installed: install it with pip install 'coterie[energy]'") from None
 
 
-def codecarbon(mix: Factor) -> Stop:
+def _codecarbon(mix: Factor) -> Stop:
     """Its settings in files and in the environment may name servers and logs: those are overruled. What they
     say of the machine (force_cpu_power, pue) holds.
     """
@@ -148,7 +128,7 @@ def codecarbon(mix: Factor) -> Stop:
     return stop
 
 
-TRACKERS: dict[str, Callable[[Factor], Stop]] = {"codecarbon": codecarbon}
+TRACKERS: dict[str, Callable[[Factor], Stop]] = {"codecarbon": _codecarbon}
 
 
 OPTION = Option(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from coterie.core.errors import UnknownName
-from coterie.features.energy.energy import COUNTRY, Energy, Part, Range, asked_country, grid
+from coterie.features.energy.record import COUNTRY, Energy, Part, Range, asked_country, grid
 from coterie.runs.record import Record
 from coterie.show import numbers, parts, views
 from coterie.show.blocks import Block, More, Sentence, Table
 from coterie.show.parts import Runs
-from coterie.show.words import Figure, known, said, sentences
+from coterie.show.words import Figure, known, said, semicolons, sentences
 
 Cells = tuple[list[str], list[list[str]]]
 ENDS = ("low", "usual", "high")
@@ -20,18 +21,21 @@ ENDS = ("low", "usual", "high")
 
 def _energy_part(runs: Runs) -> list[Block]:
     """A line for each method; factors and sources on demand."""
-    country, wrong = _home()
+    country, wrong = asked_country(), list[str]()
+    try:
+        grid(country)
+    except UnknownName as error:  # the environment names one that nobody knows
+        country, wrong = "", [said("energy.world", variable=COUNTRY, error=str(error))]
     by_method = {label: mean_of(some, country) for label, some in runs.by_label.items()}
     first = next(iter(by_method.values()))
     header: list[str] = [said("column.method"), said("energy.column.cpu"), said("energy.column.bytes")]
     header += _parts_of(first)
     rows = []
     for label, e in by_method.items():
-        spent = (_two(e.cpu, numbers.duration), _two(e.moved, numbers.size))
-        plus = [said("energy.plus", one=one, other=other) for one, other in spent]
+        plus = [said("energy.plus", one=one, other=other) for one, other in _spent(e)]
         rows.append([label, *plus, _both(e.compute), _both(e.network)])
-    text = sentences(said_of(first), *tracked(runs.by_label), *wrong)
-    listed: list[Block] = [Table(*factors(first)), *map(Sentence, sources(first))]
+    text = sentences(_said_of(first), *tracked(runs.by_label), *wrong)
+    listed: list[Block] = [Table(*_factors(first)), *map(Sentence, _sources(first))]
     return [runs.table(header, rows), Sentence(text), More(said("energy.factors"), listed)]
 
 
@@ -66,14 +70,19 @@ def measured(by_label: Mapping[str, Energy]) -> Cells:
     """CPU time and bytes, of training and of scoring."""
     header: list[str] = [said("column.method")]
     header += [said(f"energy.{what}.{of}") for what in ("cpu", "bytes") for of in ("training", "scoring")]
-    spent = {
-        label: (_two(e.cpu, numbers.duration), _two(e.moved, numbers.size)) for label, e in by_label.items()
-    }
-    return header, [[label, *cpu, *moved] for label, (cpu, moved) in spent.items()]
+    return header, [[label, *chain(*_spent(e))] for label, e in by_label.items()]
 
 
-def _two(spent: tuple[float | None, float | None], unit: Callable[[float], Figure]) -> list[str]:
-    return [said("energy.unknown") if value is None else unit(value) for value in spent]
+def in_full(by_label: Mapping[str, Energy]) -> tuple[list[Cells], list[str]]:
+    """Tables of what was measured, what is guessed from it and by which factors; what to know of them."""
+    first = next(iter(by_label.values()))
+    return [measured(by_label), guessed(by_label), _factors(first)], [_said_of(first), *_sources(first)]
+
+
+def _spent(found: Energy) -> list[list[str]]:
+    """CPU time of training and of scoring, and bytes likewise."""
+    units = ((found.cpu, numbers.duration), (found.moved, numbers.size))
+    return [[said("energy.unknown") if v is None else unit(v) for v in two] for two, unit in units]
 
 
 def guessed(by_label: Mapping[str, Energy]) -> Cells:
@@ -96,21 +105,17 @@ def _parts_of(found: Energy) -> dict[str, Part | None]:
     return {computing: found.compute, network: found.network}
 
 
-def factors(found: Energy) -> Cells:
-    rows = [
-        [
-            known("factor", f.name),
-            *(Figure(f"{v:g}") for v in (f.low, f.usual, f.high)),
-            known("factor", f.unit),
-        ]
-        for f in found.factors
-    ]
+def _factors(found: Energy) -> Cells:
+    rows = []
+    for f in found.factors:
+        ends = [Figure(f"{v:g}") for v in (f.low, f.usual, f.high)]
+        rows.append([known("factor", f.name), *ends, known("factor", f.unit)])
     return [said("energy.factor"), *(said(f"energy.{end}") for end in ENDS), said("energy.unit")], rows
 
 
-def sources(found: Energy) -> list[str]:
-    told = [(known("factor", f.name), known("factor", f.about), f.source) for f in found.factors]
-    return [said("energy.source", name=name, about=about, source=source) for name, about, source in told]
+def _sources(found: Energy) -> list[str]:
+    words = [{key: known("factor", getattr(f, key)) for key in ("name", "about")} for f in found.factors]
+    return [said("energy.source", **w, source=f.source) for w, f in zip(words, found.factors, strict=True)]
 
 
 def tracked(by_label: views.Groups) -> list[str]:
@@ -136,24 +141,11 @@ def _tracked(told: Mapping[str, Any], done: int) -> str:
     return said("energy.tracked", tracker=name, kwh=kwh, co2=co2, how=how, of=of, grid=str(told.get("grid")))
 
 
-def said_of(found: Energy) -> str:
+def _said_of(found: Energy) -> str:
     """What to know of the figures, in a few sentences."""
-    things: str = found.not_counted[0]
-    for thing in found.not_counted[1:]:
-        things = said("list.semicolon", first=things, second=thing)
     return sentences(
         said("energy.measured"),
         "" if found.whole else said("energy.not_whole", where=found.where),
         "" if found.passed else said("energy.not_passed"),
-        said("energy.not_counted", things=things),
+        said("energy.not_counted", things=semicolons(found.not_counted)),
     )
-
-
-def _home() -> tuple[str, list[str]]:
-    """The country that the environment names, and what is wrong with it if nobody knows it."""
-    country = asked_country()
-    try:
-        grid(country)
-    except UnknownName as error:
-        return "", [said("energy.world", variable=COUNTRY, error=str(error))]
-    return country, []

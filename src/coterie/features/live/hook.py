@@ -152,7 +152,7 @@ def observing(folder: Path | None, rounds: int) -> Iterator[_Observing]:
         seen.close()
 
 
-class LiveHook(Hook):
+class _LiveHook(Hook):
     order = 90
 
     @contextlib.contextmanager
@@ -173,9 +173,6 @@ class LiveHook(Hook):
             self.seen.happened("finished", None, f"the budget of {ended} is spent" if ended else "")
 
 
-HOOK = LiveHook
-
-
 def _end_of(error: BaseException) -> tuple[What, str]:
     """How an error ends a run, and what it says."""
     line = "; ".join(lines_of(error))
@@ -186,3 +183,6 @@ def _end_of(error: BaseException) -> tuple[What, str]:
     if isinstance(error, Refused):
         return "refused", line
     return "failed", line or type(error).__name__
+
+
+HOOK = _LiveHook

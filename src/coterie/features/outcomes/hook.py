@@ -1,6 +1,10 @@
 """What came of each test row in the end: with it a gain has an interval over rows (`metrics/bootstrap.py`);
 and with what was said of it, the probability of each class, a threshold can be moved
-(`runs/artifacts.py`).
+(`runs/artifacts.py`). In a run's folder, once it is over:
+
+    outcomes        None where clients are not in this process, and for more than 32,768 rows
+    probabilities   what was said of each test row, and its label; None where there are no outcomes or
+                    classes, and for more than 2**20 numbers
 
 Kept for the task's headline figure where all clients are in this process, so that nothing of a row crosses a
 wire; and only where the rows add up to the figure that the run wrote down, as they do not where a wrapper
@@ -14,12 +18,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
-from coterie.core.method import Models
-from coterie.features.outcomes.record import write_outcomes
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.bootstrap import Figure, Outcomes
 from coterie.metrics.classification import hits
@@ -27,12 +30,21 @@ from coterie.metrics.operating import Probabilities
 from coterie.metrics.table import BY_ROW, headline
 from coterie.nets.in_process import InProcess
 from coterie.nets.wrapped import innermost
-from coterie.runs.artifacts import MOST, NUMBERS, few_enough, write_probabilities
+from coterie.runs.artifacts import (
+    MOST,
+    NUMBERS,
+    PROBABILITIES,
+    few_enough,
+    read_probabilities,
+    write_probabilities,
+)
 from coterie.runs.experiment import Experiment
 from coterie.runs.hooks import Hook, Run
-from coterie.runs.record import Record, known
+from coterie.runs.record import Kept, known
 from coterie.runs.scoring import score_models
+from coterie.storage.tensors import damaged, read_arrays, write_arrays
 
+FILE = "outcomes.npz"
 log = logging.getLogger("coterie")
 
 
@@ -98,24 +110,21 @@ def _add_up(each: Sequence[np.ndarray], figure: Figure, told: Sequence[float | N
     return True
 
 
-def _row_by_row(
-    experiment: Experiment, models: Models, record: Record
-) -> tuple[Outcomes | None, Probabilities | None]:
-    """What came of each test row and what was said of it, in one pass. Nobody is asked: it is looked up."""
-    kernel, scores = asked_of(experiment), record.metrics[-1]["scores"]
-    told = (scores or {}).get("own/test", {}).get(headline(experiment.roster.task))
-    if kernel is None or told is None:
-        return None, None
-    here = replace(experiment, net=innermost(experiment.net))
-    at = score_models(here, kernel, models, record.done).get("at")
-    return (None, None) if at is None else (gathered(kernel, at, told), _said(kernel, at, told))
-
-
-class OutcomesHook(Hook):
+class _OutcomesHook(Hook):
     order = 20
 
+    outcomes: Outcomes | None = None
+    likely: Probabilities | None = None
+
     def look(self, run: Run) -> None:
-        self.outcomes, self.likely = _row_by_row(run.experiment, run.ended_models, run.record)
+        """In one pass. Nobody is asked: it is looked up."""
+        kernel, scores = asked_of(run.experiment), run.record.metrics[-1]["scores"]
+        told = (scores or {}).get("own/test", {}).get(headline(run.experiment.roster.task))
+        if kernel is not None and told is not None:
+            here = replace(run.experiment, net=innermost(run.experiment.net))
+            at = score_models(here, kernel, run.ended_models, run.record.done).get("at")
+            if at is not None:
+                self.outcomes, self.likely = gathered(kernel, at, told), _said(kernel, at, told)
         run.found["probabilities"] = self.likely
         if run.folder is None:
             run.record.more["outcomes"] = partial(known, self.outcomes)
@@ -123,9 +132,20 @@ class OutcomesHook(Hook):
 
     def save(self, run: Run) -> None:
         if run.folder and self.outcomes is not None:
-            write_outcomes(run.folder.path, self.outcomes)
+            write_arrays(run.folder.path / FILE, self.outcomes._asdict())
         if run.folder and self.likely is not None:
             write_probabilities(run.folder.path, self.likely)
 
 
-HOOK = OutcomesHook
+def _read_outcomes(folder: Path) -> Outcomes | None:
+    arrays = read_arrays(folder / FILE, Outcomes._fields)
+    if arrays is None:
+        return None
+    found = Outcomes(*arrays)
+    if found.sizes.ndim != 1 or found.values.shape != (found.sizes.sum(),):
+        raise damaged(folder / FILE, "sizes do not add up")
+    return found
+
+
+HOOK = _OutcomesHook
+KEPT = {"outcomes": Kept(FILE, _read_outcomes), "probabilities": Kept(PROBABILITIES, read_probabilities)}

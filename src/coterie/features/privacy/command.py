@@ -30,8 +30,7 @@ from coterie.core.kernel import Kernel
 from coterie.core.net import Beside, Replies
 from coterie.core.options import Option
 from coterie.core.seeds import Key
-from coterie.features.privacy.hook import Accounted
-from coterie.features.privacy.wrapper import Private
+from coterie.features.privacy.wrapper import Accounted, Private
 from coterie.kernels import SGD
 from coterie.kernels.dp import DP
 from coterie.nets.counting import Counting
@@ -71,7 +70,7 @@ DELTA = Option("delta", float, 1e-5, "The delta of all figures; below 1 / rows."
 
 
 @dataclass(frozen=True)
-class Numbers:
+class _Numbers:
     rows: tuple[int, ...] = flag((), "Training rows of a site, or of several.")
     batch: int = flag(32, "Rows of a batch, expected.")
     epochs: int = flag(1, "Passes over the rows in a visit.")
@@ -94,8 +93,8 @@ class _Plan(NamedTuple):
     one: tuple[Charge, ...]
 
 
-@command_with(Flags(Numbers, "plan-privacy", HELP))
-def by_numbers(asked: Numbers) -> None:
+@command_with(Flags(_Numbers, "plan-privacy", HELP))
+def _by_numbers(asked: _Numbers) -> None:
     """A setting in plain numbers."""
     wrong = Gathered()
     for name, least in (("batch", 1), ("epochs", 1), ("steps", 0), ("rounds", 1), ("requesters", 1)):
@@ -117,9 +116,9 @@ def by_numbers(asked: Numbers) -> None:
     wrong.refuse()
     assert work is not None
     plans = []
-    for i, rows in enumerate(asked.rows):
+    for i, rows in enumerate(asked.rows, start=1):
         one = repeated(work.charges(rows), asked.rounds)
-        name = "site" if len(asked.rows) == 1 else f"site {i + 1}"
+        name = "site" if len(asked.rows) == 1 else f"site {i}"
         plans.append(_Plan(name, rows, repeated(one, asked.requesters), one))
     _show(plans, asked.delta, asked.epsilon, asked.sigma)
     if asked.epsilon is not None:
@@ -131,7 +130,7 @@ def by_numbers(asked: Numbers) -> None:
 
 
 @command_with(SettingsFlags("plan-privacy", HELP, [DELTA, EPSILON], without=SPENDING))
-def by_method(given: Given) -> None:
+def _by_method(given: Given) -> None:
     """A method on data."""
     settings, extra, _ = given
     wrong, wanted, delta = Gathered(), extra["epsilon"], extra["delta"]
@@ -160,12 +159,12 @@ def by_method(given: Given) -> None:
 
 def _either_way(words: Sequence[str]) -> int:
     numbers = any(w == "--rows" or w.startswith("--rows=") for w in words) or {"-h", "--help"} & set(words)
-    return (by_numbers if numbers else by_method)(words)
+    return (_by_numbers if numbers else _by_method)(words)
 
 
 plan_privacy = Command(
     _either_way,
-    lambda: make_dataclass("Both", [], bases=(by_numbers.flags(), by_method.flags()), frozen=True),
+    lambda: make_dataclass("Both", [], bases=(_by_numbers.flags(), _by_method.flags()), frozen=True),
 )
 
 
@@ -179,7 +178,8 @@ def _show(plans: Sequence[_Plan], delta: float, wanted: float | None, sigma: flo
         table.add_column(Text(title), justify="right" if i else "left")
     for plan in plans:
         both = [epsilon(some, delta, COARSE) for some in (plan.all, plan.one)]
-        cells = [plan.name, f"{plan.rows:,}", f"{sum(c.times for c in plan.all):,}", *map(_figure, both)]
+        cells = [plan.name, f"{plan.rows:,}", f"{sum(c.times for c in plan.all):,}"]
+        cells += [f"{e:.3g}" if e < 100 else f"{e:,.0f}" if math.isfinite(e) else "no bound" for e in both]
         if wanted is not None:  # the noise that keeps a site within an epsilon, if there is any
             try:
                 cells.append(f"{sigma_for(wanted, delta, partial(_with_sigma, plan.all)):g}")
@@ -190,15 +190,11 @@ def _show(plans: Sequence[_Plan], delta: float, wanted: float | None, sigma: flo
     screen.out.print(f"With sigma {sigma:g}. {COLLUDING}", style="dim")
 
 
-def _figure(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}" if math.isfinite(value) else "no bound"
-
-
 PASSED_OVER = ("dp", "bounded")  # around plain work, their replies are made as the belief that went out
 
 
 @dataclass(frozen=True, eq=False)
-class Idle(Wrapped):
+class _Idle(Wrapped):
     """Local work with noise does nothing."""
 
     def visit(
@@ -229,9 +225,9 @@ def foreseen(experiment: Experiment) -> Ledger:
     start = hold(experiment.beliefs, at_coordinator(tree.count(experiment.beliefs)))
     if experiment.net.peek(start) is None:
         raise BadInput("sites elsewhere cannot be looked at beforehand: leave --net out, or give --rows")
-    net: Any = Accounted(Idle(inner))
+    net: Any = Accounted(_Idle(inner))
     if private is not None:  # its scores, not its budget
-        net = replace(private, net=Idle(inner), epsilon=1e9, per_requester=0.0)
+        net = replace(private, net=_Idle(inner), epsilon=1e9, per_requester=0.0)
     method = experiment.method
     state = method.init(start, net)
     net.keep(handles_in(state), 0)

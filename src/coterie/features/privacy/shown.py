@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from coterie.runs.record import COORDINATOR, Record
+from coterie.runs.record import COORDINATOR
 from coterie.show import inks as colours
 from coterie.show import numbers, plotly, views
 from coterie.show.blocks import Block, Plot, Section, Sentence
 from coterie.show.parts import Part, Runs
-from coterie.show.words import Figure, said
+from coterie.show.words import Figure, said, semicolons
 
 HIDING = ("dp(", "bounded(")  # kernels that hide rows, or a client, behind noise
 FEW = 30  # sites of a method that a table lists one by one
@@ -46,8 +46,8 @@ def on_screen(runs: Runs) -> list[Block]:
 
 
 PARTS = (
-    Part("privacy", "privacy.title", 170, privacy_part),
-    Part("privacy", "", 170, on_screen, on="screen"),
+    Part("privacy", "privacy.title", 170, privacy_part, of="privacy"),
+    Part("privacy", "", 170, on_screen, on="screen", of="privacy"),
 )
 
 
@@ -68,18 +68,22 @@ def cells(told: Statements) -> Cells:
     for label, statement in told.items():
         sites = statement["sites"]
         for site in sites[:FEW]:
-            row = [site["name"], numbers.whole(site["rows"]), figure(site["epsilon"]), most(site), _out(site)]
-            rows.append([label, *row])
+            # since which round nothing is left, and for whom if not for all
+            out = semicolons(
+                said("privacy.from_round", round=r, who=who) for who, r in site.get("out", {}).items()
+            )
+            size = numbers.whole(site["rows"])
+            rows.append([label, site["name"], size, _figure(site["epsilon"]), most(site), out])
         if len(sites) > FEW:
             worst = max((s["epsilon"] for s in sites[FEW:] if s["epsilon"] is not None), default=None)
             more = said("privacy.more", n=len(sites) - FEW)
-            rows.append([label, more, "", said("privacy.at_most", epsilon=figure(worst)), "", ""])
+            rows.append([label, more, "", said("privacy.at_most", epsilon=_figure(worst)), "", ""])
     if not any(row[-1] for row in rows):  # nobody is out of budget
         return header[:-1], [row[:-1] for row in rows]
     return header, rows
 
 
-def figure(value: float | None) -> str:
+def _figure(value: float | None) -> str:
     if value is None:
         return said("privacy.no_bound")
     return Figure(f"{value:.3g}" if value < 100 else f"{value:,.0f}")
@@ -88,22 +92,13 @@ def figure(value: float | None) -> str:
 def most(site: Mapping[str, Any]) -> str:
     """The partner who could learn most by itself."""
     by = {who: math.inf if e is None else e for who, e in site["by"].items()}
-    worst = max(by, key=lambda who: by[who], default="")
+    worst = max(by, key=by.__getitem__, default="")
     if not worst or by[worst] <= (site["everybody"] or 0):
-        return said("privacy.each", epsilon=figure(site["everybody"]))
-    alike, epsilon = sum(e == by[worst] for e in by.values()), figure(site["by"][worst])
+        return said("privacy.each", epsilon=_figure(site["everybody"]))
+    alike, epsilon = sum(e == by[worst] for e in by.values()), _figure(site["by"][worst])
     if alike == 1:
         return said("privacy.for_one", epsilon=epsilon, who=worst)
     return said("privacy.for_some", epsilon=epsilon, n=alike)
-
-
-def _out(site: Mapping[str, Any]) -> str:
-    """Since which round nothing is left, and for whom if not for all."""
-    text = ""
-    for who, round in site.get("out", {}).items():
-        line = said("privacy.from_round", round=round, who=who)
-        text = said("list.semicolon", first=text, second=line) if text else line
-    return text
 
 
 def legend(told: Statements) -> list[str]:
@@ -115,12 +110,10 @@ def legend(told: Statements) -> list[str]:
     for label, statement in told.items():
         budget, outside = statement["budget"], statement["outside"]
         if budget:
-            ends, each = (
-                {"method": label, "epsilon": Figure(f"{budget['epsilon']:g}")},
-                budget["per_requester"],
-            )
-            line = said("privacy.budget_each", **ends, each=Figure(f"{each:g}")) if each else ""
-            lines.append(line or said("privacy.budget", **ends))
+            blanks = {"method": label, "epsilon": Figure(f"{budget['epsilon']:g}")}
+            if each := budget["per_requester"]:
+                blanks["each"] = Figure(f"{each:g}")
+            lines.append(said("privacy.budget_each" if each else "privacy.budget", **blanks))
         if outside["method"]:
             lines.append(said("privacy.outside", method=label, names=list(outside["method"])))
         if statement["scores"] == "noisy":
@@ -169,34 +162,35 @@ def partner(site: Mapping[str, Any], who: str) -> float:
 
 
 def twins(by_label: views.Groups) -> list[tuple[str, str]]:
-    """Methods with noise, each beside the same without."""
-    firsts = {label: runs[0] for label, runs in by_label.items()}
-    hides = {label: run.settings.kernel.startswith(HIDING) for label, run in firsts.items()}
-    clear = {mark(run): label for label, run in firsts.items() if not hides[label]}
-    return [(label, clear[mark(run)]) for label, run in firsts.items() if hides[label] and mark(run) in clear]
-
-
-def mark(record: Record) -> str:
-    """The same for a method with the same options, whatever its local work."""
-    method = record.settings.method
-    return repr((method, sorted(dict(record.config.get(method, {})).items(), key=str)))
+    """Methods with noise, each beside the same without: with the same options, whatever its local work."""
+    hiding, clear = dict[str, str](), dict[str, str]()
+    for label, (first, *_) in by_label.items():
+        method = first.settings.method
+        mark = repr((method, sorted(dict(first.config.get(method, {})).items(), key=str)))
+        if first.settings.kernel.startswith(HIDING):
+            hiding[label] = mark
+        else:
+            clear[mark] = label
+    return [(label, clear[mark]) for label, mark in hiding.items() if mark in clear]
 
 
 def price(by_label: views.Groups, told: Statements) -> Cells:
     """The headline figure with noise, without, and what it costs; the mean over clients and seeds."""
     metric = views.headline_metric([next(iter(by_label.values()))[0]])
+
+    def mean(label: str) -> float:
+        runs = by_label[label]
+        if not any(views.has_figures(r, metric) for r in runs):
+            return math.nan
+        return float(np.nanmean([np.nanmean(views.final(r, metric)) for r in runs]))
+
     rows = []
     for label, other in twins(by_label):
-        private, clear = (
-            float(np.nanmean([np.nanmean(views.final(r, metric)) for r in by_label[name]]))
-            if any(views.has_figures(r, metric) for r in by_label[name])
-            else math.nan
-            for name in (label, other)
-        )
+        private, clear = mean(label), mean(other)
         sites = told[label]["sites"] if label in told else []
         worst = max((math.inf if s["epsilon"] is None else s["epsilon"] for s in sites), default=math.nan)
+        spent = numbers.NONE if math.isnan(worst) else _figure(worst if math.isfinite(worst) else None)
         by = numbers.factor(metric)
-        spent = numbers.NONE if math.isnan(worst) else figure(worst if math.isfinite(worst) else None)
         figures = [numbers.number(by * private), other, numbers.number(by * clear)]
         rows.append([label, spent, *figures, numbers.number(by * (private - clear), sign=True)])
     unit = numbers.unit(metric)

@@ -16,9 +16,10 @@ again. A site of its own does not (`federation/site/budget.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast, get_args
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, cast, get_args
 
 import torch
 from torch import Tensor
@@ -31,16 +32,136 @@ from coterie.core.method import Method
 from coterie.core.net import EVALUATION, WRAPS, Beside, Net, Replies
 from coterie.core.roster import Roster
 from coterie.core.seeds import Key
-from coterie.features.privacy.hook import DELTA, Accounted, Visit
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import Choice
 from coterie.kernels.natural import STEPS
 from coterie.kernels.noisy import NO_BOUND, Noisy, accountable, as_written
 from coterie.kernels.slopes import Slopes
 from coterie.kernels.solving import solves
-from coterie.nets.wrapped import Scores
-from coterie.privacy.accounting import COARSE, accountants, as_charges, check_budget, check_delta, epsilon
-from coterie.privacy.spending import EVERYBODY, Account, Budget, cost_of
+from coterie.nets.wrapped import Scores, Wrapped
+from coterie.privacy.accounting import (
+    COARSE,
+    Charges,
+    accountants,
+    as_charges,
+    check_budget,
+    check_delta,
+    epsilon,
+)
+from coterie.privacy.spending import EVERYBODY, Account, Budget, Ledger, cost_of, statement
+from coterie.storage.checkpoint import as_tensor, bytes_in, named, taken
+
+NAME = "private"  # in checkpoints
+DELTA = 1e-5
+
+
+class _Book:
+    """The ledger of a run, and which visits of this round are in it already."""
+
+    def __init__(self) -> None:
+        self.ledger, self.round = Ledger(), -1
+        self.seen: set[str] = set()
+        self.refused: dict[int, set[Any]] = {}  # in this round
+        self.delta: float = DELTA
+        self.budget: Budget | None = None
+
+    def at(self, round: int) -> None:
+        if round != self.round:
+            self.round, self.seen, self.refused = round, set(), {}
+
+
+class _Visit(NamedTuple):
+    """What is asked of a net; an edge is one visit."""
+
+    kernel: Kernel
+    beliefs: Held
+    edges: Tensor
+    key: Key
+    slot: str
+    beside: Beside | None
+
+    def requester(self, edge: int) -> int | None:
+        """Who gets what the visit makes: where the belief lies; numbers alone go to the coordinator."""
+        guest, host = self.edges[edge].tolist()
+        if kernel_fact(self.kernel, "together") or scores(self.kernel):
+            return COORDINATOR
+        places = {int(part.places[guest]) for part in self.beliefs.parts}
+        return next(iter(places)) if len(places) == 1 and host not in places else EVERYBODY
+
+    def identity(self, edge: int) -> str:
+        """The same for a visit that is made again of the same contents."""
+        guest, host = self.edges[edge].tolist()
+        ids = [int(p.ids[guest]) for p in self.beliefs.parts]
+        others = {
+            name: [int(p.ids[edge if len(held) > 1 else 0]) for p in held.parts]
+            for name, held in (self.beside or {}).items()
+        }
+        what = [repr(self.kernel), self.key.seed, self.key.path, self.slot, guest, host, ids, others]
+        return json.dumps(what, default=str)
+
+
+@dataclass(frozen=True, eq=False)
+class Accounted(Wrapped):
+    """Adds up what visits cost; nothing is refused."""
+
+    accounts = True
+    book: _Book = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "book", _Book())
+        most = max((m.train + m.validation + m.test for m in self.net.roster.members), default=1)
+        self.book.delta = min(DELTA, 0.1 / max(1, most))  # a tenth of 1/n where that is less
+
+    def visit(
+        self,
+        kernel: Kernel,
+        beliefs: Held,
+        edges: Tensor,
+        key: Key,
+        slot: str = "",
+        beside: Beside | None = None,
+    ) -> Replies:
+        self.book.at(key.round)
+        replies = self.net.visit(kernel, beliefs, edges, key, slot, beside)
+        self.charge(_Visit(kernel, beliefs, edges, key, slot, beside), replies)
+        return replies
+
+    def costs(self, kernel: Kernel, edges: Tensor) -> dict[int, Charges | None]:
+        """{host: what one visit costs it}."""
+        costs = {}
+        for host in torch.unique(edges[:, 1]).tolist():
+            m = self.roster.members[host]
+            costs[host] = cost_of(kernel, {"train": m.train, "validation": m.validation, "test": m.test})
+        return costs
+
+    def charge(self, visit: _Visit, replies: Replies) -> None:
+        """Who answered has looked at its rows; the same visit again is the same answer, and free."""
+        costs, ledger = self.costs(visit.kernel, visit.edges), self.book.ledger
+        where = {(g, h): e for e, (g, h) in enumerate(visit.edges.tolist())}
+        for guest, host in replies.edges.tolist():
+            cost, edge = costs[host], where[guest, host]
+            if cost is None:
+                whose = "evaluation" if EVALUATION in visit.key.path else "method"
+                ledger.outside[whose, as_written(visit.kernel)] += 1
+            if cost and (mark := visit.identity(edge)) not in self.book.seen:
+                self.book.seen.add(mark)
+                ledger.account(host).charge(visit.requester(edge), cost)
+
+    def statement(self) -> dict[str, Any]:
+        """What the run's record says of it."""
+        book, rows = self.book, self.roster.sizes.tolist()
+        return {**statement(book.ledger, self.roster.names, rows, book.delta, book.budget), "scores": "clear"}
+
+    def kept(self, live: Iterable[Held], round: int) -> Mapping[str, Tensor]:
+        text = json.dumps(self.book.ledger.to_dict())
+        return {**self.net.kept(live, round), **named(NAME, {"ledger": as_tensor(text)})}
+
+    def restore(self, kept: Mapping[str, Tensor], live: Iterable[Held], round: int) -> None:
+        mine, others = taken(NAME, kept)
+        if "ledger" in mine:
+            self.book.ledger = Ledger.of(json.loads(bytes_in(mine["ledger"])))
+        self.book.at(-1)
+        self.net.restore(others, live, round)
 
 
 @WRAPS.register("private")
@@ -63,8 +184,7 @@ class Private(Accounted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        options = {name: getattr(self, name) for name in ("epsilon", "delta", "per_requester", "scores")}
-        self.check(**options, sigma=self.sigma, bound=self.bound)
+        self.check(self.epsilon, self.delta, self.per_requester, self.scores, self.sigma, self.bound)
         self.book.delta = self.delta
         self.book.budget = Budget(self.epsilon, self.delta, self.per_requester or None)
 
@@ -157,13 +277,13 @@ class Private(Accounted):
         if dressed is None:  # nobody tells anything
             return Replies(edges[:0], {}, None, beliefs)
         if not clear:
-            stays = self.fitting(Visit(dressed, beliefs, edges, key, slot, beside))
+            stays = self.fitting(_Visit(dressed, beliefs, edges, key, slot, beside))
             if not bool(stays.all()):
                 index, n = stays.nonzero().flatten(), len(edges)
                 beside = {name: b.rows(index) if len(b) == n > 1 else b for name, b in (beside or {}).items()}
                 edges = edges[index]
         replies = self.net.visit(dressed, beliefs, edges, key, slot, beside)
-        self.charge(Visit(dressed, beliefs, edges, key, slot, beside), replies)
+        self.charge(_Visit(dressed, beliefs, edges, key, slot, beside), replies)
         return replies
 
     def dressed(self, kernel: Kernel, edges: Tensor, key: Key) -> Any:
@@ -187,7 +307,7 @@ class Private(Accounted):
         noise = {"sigma": self.sigma, "bound": self.bound}
         return {**super().statement(), "scores": self.scores, "noise": noise}
 
-    def fitting(self, visit: Visit) -> Tensor:
+    def fitting(self, visit: _Visit) -> Tensor:
         """[edge] which visits fit into their hosts' budgets, one after the other; again is free."""
         costs, book, budget = self.costs(visit.kernel, visit.edges), self.book, self.book.budget
         assert budget is not None

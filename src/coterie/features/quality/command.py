@@ -63,13 +63,9 @@ examples:
   coterie check --net federation --federation.kit ward/people/lead
 """
 SETTINGS = ("data", "rows", "split", "clients", "seed", "deal", "net", "plugins")
+RUN = "The folder of a run or a comparison, whose data are looked at and whose report gets it."
 OWN = [
-    Option(
-        "run",
-        str,
-        "",
-        "The folder of a run or a comparison, whose data are looked at and whose report gets it.",
-    ),
+    Option("run", str, "", RUN),
     Option("checks", tuple[str, ...], tuple(CHECKS), "Which checks to do; by default all."),
     Option("ranges", str, "", "A TOML file with bounds of your own, beside Coterie's (docs/quality.md)."),
     Option("worth", bool, False, "Say what columns that the requester lacks bring clients that record them."),
@@ -85,9 +81,9 @@ FEW = 8  # findings of a site on the screen
 @narrow()
 def check(given: Given) -> int:
     settings, extra, words = given
-    names, bounds, settings, run = asked(settings, extra, words)
+    names, bounds, settings, run = _asked(settings, extra, words)
     settings, out = settings.resolved(), out_of(extra)
-    quality = check_quality(settings, names, bounds, extra["requester"] if extra["worth"] else "")
+    quality = _check_quality(settings, names, bounds, extra["requester"] if extra["worth"] else "")
     about = {k: getattr(settings, k) for k in ("data", "split", "clients", "seed", "net")}
     about |= {"checks": list(names), "command": command_line(), **origin()}
     table = replace(quality, about=about).to_dict()
@@ -101,7 +97,7 @@ def check(given: Given) -> int:
     return 0
 
 
-def asked(
+def _asked(
     settings: Settings, extra: Mapping[str, Any], words: Sequence[str]
 ) -> tuple[tuple[str, ...], Ranges, Settings, Path | None]:
     """Checks, bounds, settings of the data and the run that has them; all that is wrong is said at once."""
@@ -147,7 +143,7 @@ def _settings_of(run: Path) -> Settings:
     return Settings(**parts, options={k: v for k, v in whole.options.items() if k in kept})
 
 
-def check_quality(settings: Settings, names: Sequence[str], bounds: Ranges, requester: str) -> Quality:
+def _check_quality(settings: Settings, names: Sequence[str], bounds: Ranges, requester: str) -> Quality:
     net = settings.made("net")
     if net.meets:
         from coterie.federation.data.quality import ask_sites
@@ -188,23 +184,17 @@ def _show(table: Mapping[str, Any]) -> None:
         screen.out.print(grid)
         if len(mine) > FEW:
             screen.out.print("  " + say("quality.and_more", n=len(mine) - FEW))
-    _show_worth(table)
+    if table["worth"]:
+        grid = Table(box=None, pad_edge=False, header_style="bold")
+        for title in columns("column", "partner", "loss", "score", "permuted"):
+            grid.add_column(say.again(title), overflow="fold")
+        for w in table["worth"]:
+            grid.add_row(*(escape(say.again(cell)) for cell in (w["column"], w["partner"], *worth_cells(w))))
+        screen.out.print()
+        screen.out.print(grid)
+        screen.out.print(say("quality.gain_short"))
     if table["notes"]:
         screen.out.print()
         for note in table["notes"]:
             screen.out.print(f"[dim]· {escape(note)}[/dim]", soft_wrap=True)
     screen.out.print("\n" + say("quality.advice"))
-
-
-def _show_worth(table: Mapping[str, Any]) -> None:
-    if not table["worth"]:
-        return
-    grid = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in columns("column", "partner", "loss", "score", "permuted"):
-        grid.add_column(say.again(heading), overflow="fold")
-    for w in table["worth"]:
-        cells = map(say.again, (w["column"], w["partner"], *worth_cells(w)))
-        grid.add_row(*map(escape, cells))
-    screen.out.print()
-    screen.out.print(grid)
-    screen.out.print(say("quality.gain_short"))

@@ -40,7 +40,7 @@ def quality_part(runs: Runs) -> list[Block]:
     return [] if table is None else report_blocks(table)
 
 
-PARTS = (Part("quality", "quality.title", 200, quality_part),)
+PARTS = (Part("quality", "quality.title", 200, quality_part, of=FILE),)
 
 
 def read_quality(folder: Path) -> Table | None:
@@ -125,15 +125,13 @@ def _findings_table(findings: Sequence[Table], lines: bool = False) -> list[Bloc
     """Worst first; all but the first are folded away."""
     if not findings:
         return [Sentence(said("quality.none"))]
-    header = columns("site", "column", "found", "sure", "do", *(["rows"] if lines else []))
-
-    def row(f: Table) -> list[str]:
+    header, rows = columns("site", "column", "found", "sure", "do", *(["rows"] if lines else [])), []
+    for f in findings:
         says, remedy = finding_texts(f)
-        cells = [f["site"], f["column"], says, said(f"severity.{f['severity']}"), remedy]
-        return [*cells, *([some(list(map(str, f["lines"])), LINES) or numbers.NONE] if lines else [])]
-
-    first = Grid(header, [*map(row, findings[:FEW])], kind="wraps")
-    rest = Grid(header, [*map(row, findings[FEW:])], kind="wraps")
+        rows.append([f["site"], f["column"], says, said(f"severity.{f['severity']}"), remedy])
+        if lines:
+            rows[-1].append(some(list(map(str, f["lines"])), LINES) or numbers.NONE)
+    first, rest = (Grid(header, part, kind="wraps") for part in (rows[:FEW], rows[FEW:]))
     return [first, More(said("quality.more", n=len(rest.rows)), [rest])] if rest.rows else [first]
 
 
@@ -146,11 +144,9 @@ def _suspects_table(suspects: Sequence[Table]) -> list[Block]:
     return [Sentence(said("quality.review")), labels] if rows else []
 
 
-def _change(told: Table, digits: int = 3) -> Saying:
-    mean, low, high = (
-        Figure(f"{told[key]:+.{digits}f}".replace("-", "−")) for key in ("mean", "low", "high")
-    )
-    return said("quality.change", mean=mean, low=low, high=high)
+def _change(told: Table) -> Saying:
+    ends = {key: Figure(f"{told[key]:+.3f}".replace("-", "−")) for key in ("mean", "low", "high")}
+    return said("quality.change", **ends)
 
 
 def worth_cells(worth: Table) -> list[str]:

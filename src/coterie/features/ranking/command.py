@@ -15,13 +15,14 @@ from coterie.cli.run import LANGUAGE, OUT, fresh, out_of, title
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.options import Option
 from coterie.features.ranking import ranking
-from coterie.features.ranking.shown import screen_table, sentences, write_ranking
+from coterie.features.ranking.shown import draw_ranking, ranking_frame, screen_table, sentences
 from coterie.methods import METHODS, ranks_by
 from coterie.runs.about import command_line
 from coterie.runs.builder import prepare
 from coterie.runs.record import Record
-from coterie.show.figures import need_matplotlib
+from coterie.show import figures
 from coterie.show.words import known, said, say, speaking
+from coterie.storage.atomic import write_whole
 
 COMMANDS = {"rank": ("partners", 20, "rank the others for one client or all, before training together")}
 HELP = """Ranks the others for one client or for all, before anything is trained together, and draws it.
@@ -54,11 +55,10 @@ def rank(given: Given) -> int:
     settings = replace(settings, method=by, rounds=1, options=options).resolved()
     out = out_of(extra)
     if extra["figures"] != "none":
-        need_matplotlib()
+        figures.need_matplotlib()
     experiment = prepare(settings, command_line())
     screen.say_notes(experiment.about)
-    name = f"rank-{settings.data}-{settings.split}-{by}-seed{settings.seed}"
-    path = out or fresh(name)
+    path = out or fresh(f"rank-{settings.data}-{settings.split}-{by}-seed{settings.seed}")
     visits: int = experiment.method.visits  # type: ignore[attr-defined]
     with screen.progress(visits, f"ranking by {by}", "visits") as bar:
 
@@ -68,9 +68,10 @@ def rank(given: Given) -> int:
 
         record = ranking.rank(experiment, path, tick)
     with speaking(extra["language"]):
-        show(record)
-    for file in write_ranking(path, record, extra["figures"]):
-        print(f"{'table' if file.suffix == '.csv' else 'figure'}: {file}")
+        _show(record)
+    print(f"table: {write_whole(path / 'ranking.csv', ranking_frame(record).to_csv(index=False))}")
+    for file in figures.write(path, lambda: {"ranking": draw_ranking(record)}, extra["figures"]):
+        print(f"figure: {file}")
     return 0
 
 
@@ -87,7 +88,7 @@ def _kind_of(words: Sequence[str]) -> str:
     return by
 
 
-def show(record: Record) -> None:
+def _show(record: Record) -> None:
     """The table, what its numbers rest on, and what it comes to for each requester."""
     found = ranking.ranked(record)
     name = say.again(known("number_called", found.name))
@@ -98,9 +99,7 @@ def show(record: Record) -> None:
     screen.out.print(screen_table(record, screen.out.width))
     what = str(record.metrics[-1]["extras"]["held_out"])  # a file has it in English
     folds = said("ranking.folds", n=what.partition("-")[0])
-    held_out = say(
-        "ranking.held_out", what=say.again(folds if folds == what else known("ranking.rows", what))
-    )
-    screen.out.print(f"[dim]{held_out}[/dim]\n")
+    rows = say.again(folds if folds == what else known("ranking.rows", what))
+    screen.out.print(f"[dim]{say('ranking.held_out', what=rows)}[/dim]\n")
     for requester, line in sentences(record).items():
         screen.out.print(f"[bold]{escape(requester)}[/bold]: {escape(say.again(line))}")

@@ -135,6 +135,11 @@ def ranked(record: Record) -> Ranked:
     name, high = found
     round, n = max(record.matrices[name]), len(record.clients)
     options = record.config.get(method, {})
+    extras = next((m.get("extras") or {} for m in record.metrics if m["round"] == round), {})
+    withdrew = [one for one in extras.get("withdrawals", ()) if one.get("of") == "circle"]
+
+    def pairs(entries: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+        return {(str(one["site"]), str(one.get("receiver"))) for one in entries}
 
     def matrix(which: str) -> np.ndarray:
         found = record.matrices.get(which, {}).get(round)
@@ -147,19 +152,9 @@ def ranked(record: Record) -> Ranked:
         bar=str(options.get("bar", "own")) if ABOVE in record.matrices else "none",
         best=int(options.get("best", 0)),
         threshold=float(options.get("threshold", -math.inf if high else math.inf)),
-        withdrew=_pairs(t for t in _extra(record, round, "withdrawals") if t.get("of") == "circle"),
-        kept_out=_pairs(_extra(record, round, "kept_out")),
+        withdrew=pairs(withdrew),
+        kept_out=pairs(extras.get("kept_out", ())),
     )  # fmt: skip
-
-
-def _extra(record: Record, round: int, name: str) -> list[Mapping[str, Any]]:
-    """What the round that ranked says under a name."""
-    extras = next((m.get("extras") or {} for m in record.metrics if m["round"] == round), {})
-    return list(extras.get(name, ()))
-
-
-def _pairs(entries: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    return {(str(one["site"]), str(one.get("receiver"))) for one in entries}
 
 
 def _guesses(record: Record) -> np.ndarray:
@@ -184,7 +179,7 @@ def rank(
     """Ranks and writes it down; `tick` is called after each training visit. What `check` refuses is not kept:
     by default, a ranking of nobody.
     """
-    watched = replace(experiment, net=Watched(experiment.net.net, tick))
+    watched = replace(experiment, net=_Watched(experiment.net.net, tick))
     folder = Folder.create(path, experiment.config, experiment.about)
     try:
         record = run(watched, folder, experiment.settings.method).record
@@ -209,7 +204,7 @@ def refuse_empty(record: Record) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Watched(Counting):
+class _Watched(Counting):
     """A net that tells of every training visit once it is over."""
 
     tick: Callable[[], None] = lambda: None

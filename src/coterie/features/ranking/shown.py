@@ -9,8 +9,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from functools import reduce
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.markup import escape
@@ -27,7 +26,6 @@ from coterie.show.parts import Part, Runs
 from coterie.show.words import Figure as Number
 from coterie.show.words import known as known_text
 from coterie.show.words import listed, said, say
-from coterie.storage.atomic import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,38 +40,32 @@ HEADING = 9  # characters of a line above figures
 # in words
 
 
-def number(value: float) -> Number:
+def _number(value: float) -> Number:
     return Number(f"{value:.3g}".replace("-", "−"))
 
 
 def _value(found: Ranked, r: int, j: int) -> str:
     value, error = found.value[r, j], found.error[r, j]
-    text = said("ranking.figures.value", name=found.name, value=number(value))
-    return said("ranking.figures.error", value=text, error=number(error)) if math.isfinite(error) else text
+    text = said("ranking.figures.value", name=found.name, value=_number(value))
+    return said("ranking.figures.error", value=text, error=_number(error)) if math.isfinite(error) else text
 
 
 def _figures(name: str, found: Ranked, r: int, j: int) -> str:
     """Of one pair, by the reason that it has; nothing where there are none to it."""
-    there, own = number(found.there[r, j]), number(found.there[r, j] - found.above[r, j])
+    there, own = _number(found.there[r, j]), _number(found.there[r, j] - found.above[r, j])
     match name:
         case "first" | "helps" | "harms" | "chance" | "other":
             return _value(found, r, j)
         case "better" | "suits" | "even" | "own":
-            return said("ranking.figures.own", there=there, own=own, error=number(found.spread[r, j]))
+            return said("ranking.figures.own", there=there, own=own, error=_number(found.spread[r, j]))
         case "guess":
-            return said("ranking.figures.guess", there=there, guess=number(found.guess[r]))
+            return said("ranking.figures.guess", there=there, guess=_number(found.guess[r]))
         case "threshold":
             threshold = Number(f"{found.threshold:g}")
             return said("ranking.figures.threshold", value=_value(found, r, j), threshold=threshold)
         case "later":
             return said("ranking.figures.best", best=found.best)
     return ""
-
-
-def why(found: Ranked, r: int, j: int) -> str:
-    name = reason(found, r, j)
-    text, figures = _because(name, [found.clients[j]], found.clients[r]), _figures(name, found, r, j)
-    return said("ranking.why", why=text, figures=figures) if figures else text
 
 
 def _because(name: str, others: Sequence[str], at: str) -> str:
@@ -126,11 +118,10 @@ def alone_lines(by_label: views.Groups) -> list[str]:
     lines: list[str] = []
     for label, runs in by_label.items():
         for name, why in _alone_by_seed(runs).items():
-            first = {"method": label, "client": name, "why": why[min(why)]}
-            if len(runs) == 1:
-                lines.append(said("ranking.alone", **first))
-            else:
-                lines.append(said("ranking.alone_in", **first, n=len(why), of=len(runs), seed=min(why)))
+            seed = min(why)
+            text = "ranking.alone" if len(runs) == 1 else "ranking.alone_in"
+            blanks = {"n": len(why), "of": len(runs), "seed": seed}
+            lines.append(said(text, method=label, client=name, why=why[seed], **blanks))
     more = len(lines) - LINES
     return lines if more <= 0 else [*lines[:LINES], said("ranking.not_listed", n=more)]
 
@@ -146,23 +137,15 @@ def alone_in_short(by_label: views.Groups) -> list[str]:
         by_kind: dict[str, list[str]] = {}
         for name, why in _alone_by_seed(runs).items():
             seeds = said("ranking.in_seeds", client=name, n=len(why), of=len(runs)) if len(runs) > 1 else name
-            by_kind.setdefault(_why_alone(runs, name), []).append(seeds)
-        lines += [
-            said(f"ranking.short.{kind}", method=label, who=listed(who, LISTED))
-            for kind, who in by_kind.items()
-        ]
+            whys = set[str]()
+            for found in (ranked(record) for record in runs if name in alone(record)):
+                r = found.clients.index(name)
+                whys |= {reason(found, r, j) for j in found.order(r)}
+            kind = "few" if whys == {"few"} else "worth" if whys <= JUDGED else "chosen"
+            by_kind.setdefault(kind, []).append(seeds)
+        for kind, who in by_kind.items():
+            lines.append(said(f"ranking.short.{kind}", method=label, who=listed(who, LISTED)))
     return lines
-
-
-def _why_alone(runs: Sequence[Record], client: str) -> Literal["few", "worth", "chosen"]:
-    """Which kind of reasons a client has in all seeds in which it trains alone."""
-    names = set[str]()
-    for record in runs:
-        if client in alone(record):
-            found = ranked(record)
-            r = found.clients.index(client)
-            names |= {reason(found, r, j) for j in found.order(r)}
-    return "few" if names == {"few"} else "worth" if names <= JUDGED else "chosen"
 
 
 # in reports
@@ -197,8 +180,11 @@ def ranking_frame(record: Record) -> pd.DataFrame:
     rows = []
     for r in found.requesters:
         for place, j in enumerate(found.order(r), start=1):
+            why = reason(found, r, j)
+            text, figures = _because(why, [found.clients[j]], found.clients[r]), _figures(why, found, r, j)
+            text = said("ranking.why", why=text, figures=figures) if figures else text
             pair = (found.clients[r], place, found.clients[j], bool(found.chosen[r, j]))
-            rows.append((*pair, *(float(matrix[r, j]) for matrix in matrices), str(why(found, r, j))))
+            rows.append((*pair, *(float(matrix[r, j]) for matrix in matrices), str(text)))
     return pd.DataFrame(rows, columns=["requester", "rank", "participant", "chosen", *names, "reason"])
 
 
@@ -268,12 +254,6 @@ def _lines(record: Record, found: pd.DataFrame) -> Table:
 
 
 # on paper
-
-
-def write_ranking(folder: Path, record: Record, format: Literal["none", "svg", "png"]) -> list[Path]:
-    """ranking.csv, and the figure beside it; returns their paths."""
-    table = write_whole(folder / "ranking.csv", ranking_frame(record).to_csv(index=False))
-    return [table, *figures.write(folder, lambda: {"ranking": draw_ranking(record)}, format)]
 
 
 def draw_ranking(record: Record) -> Figure:

@@ -1,4 +1,5 @@
-"""Recalibration of the models that a run ends with, for those who use them (`metrics/recalibration.py`).
+"""Recalibration of the models that a run ends with, for those who use them (`metrics/recalibration.py`); in
+recalibration.json by client, or why there is none.
 
 What a run scores stays what its method gives: a recalibration is a property of the model in use, applied by
 `predict`, exported folders and ONNX alike, with figures on test rows beside those of the run. Per client, of
@@ -12,15 +13,17 @@ rows that its model was not trained on and that are no test rows:
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from coterie.core.errors import BadInput, CoterieError, option
 from coterie.core.method import Models
 from coterie.features.outcomes.hook import places
-from coterie.features.recalibration.record import Each, write_recalibration
 from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.operating import Probabilities
 from coterie.metrics.recalibration import BY_FOLDS, BY_VALIDATION, FOLDS, Recalibrated, settled, too_few
@@ -30,30 +33,21 @@ from coterie.nets.wrapped import innermost
 from coterie.runs.artifacts import MOST
 from coterie.runs.experiment import Experiment
 from coterie.runs.hooks import Hook, Run
+from coterie.runs.record import Kept
 from coterie.runs.scoring import score_models
 from coterie.sites.folds import deal_folds
+from coterie.storage.atomic import write_whole
+from coterie.storage.tensors import damaged
 
+FILE = "recalibration.json"
 PARAMETERS = 10_000  # of a model that is trained FOLDS times more without being asked
 
-
+Each = Mapping[str, Recalibrated]
 Rows = list[tuple[np.ndarray, np.ndarray, np.ndarray]]
 """In parts: what is said [row, class], what is true [row], in which fold [row]."""
 
 
-def _refuse_impossible(experiment: Experiment) -> None:
-    asked = experiment.settings.calibrate
-    if asked in ("auto", "none"):
-        return
-    said = option("calibrate", asked)
-    if experiment.roster.task != "classification":
-        raise BadInput(f"{said}, but a {experiment.roster.task} has no probabilities: leave it out")
-    if asked == "validation" and not _validated(experiment):
-        raise BadInput(f"{said} needs validation rows of every client: try {option('validation', 0.2)}")
-    if asked == "folds" and (why := _impossible(experiment)):
-        raise BadInput(f"{said}, but {why}: leave it out")
-
-
-def recalibrated(experiment: Experiment, models: Models, said: Probabilities | None) -> Each:
+def _recalibrated(experiment: Experiment, models: Models, said: Probabilities | None) -> Each:
     """For each client with a model of its own; `said` is what these said of test rows, where it is kept."""
     asked = experiment.settings.calibrate
     roster = experiment.roster
@@ -79,17 +73,13 @@ def recalibrated(experiment: Experiment, models: Models, said: Probabilities | N
             rows, why = _of_folds(experiment)
     found = {}
     for i in models.owners.tolist():
-        few = _few_of(experiment, i, 1 if source == BY_VALIDATION else 0)
-        found[roster.names[i]] = _of_one(i, rows.get(i, []), why or few, source, said)
+        if i in rows:
+            p, y, fold = (np.concatenate(some) for some in zip(*rows[i], strict=True))
+            one = settled(p, y, fold, source, None if said is None else said.of(i))
+        else:
+            one = Recalibrated(why=why or _few_of(experiment, i, int(source == BY_VALIDATION)))
+        found[roster.names[i]] = one
     return found
-
-
-def _of_one(i: int, rows: Rows, why: str, source: str, said: Probabilities | None) -> Recalibrated:
-    """From what is known of a client's rows, else why nothing is."""
-    if not rows:
-        return Recalibrated(why=why)
-    p, y, fold = (np.concatenate(some) for some in zip(*rows, strict=True))
-    return settled(p, y, fold, source, None if said is None else said.of(i))
 
 
 def _validated(experiment: Experiment) -> bool:
@@ -170,22 +160,42 @@ def _of_folds(experiment: Experiment) -> tuple[dict[int, Rows], str]:
     return rows, ""
 
 
-class RecalibrationHook(Hook):
+class _RecalibrationHook(Hook):
     order = 30
     meets = ("calibrate",)
 
     def use(self, experiment: Experiment) -> None:
-        _refuse_impossible(experiment)
+        asked = experiment.settings.calibrate
+        if asked in ("auto", "none"):
+            return
+        said = option("calibrate", asked)
+        if experiment.roster.task != "classification":
+            raise BadInput(f"{said}, but a {experiment.roster.task} has no probabilities: leave it out")
+        if asked == "validation" and not _validated(experiment):
+            raise BadInput(f"{said} needs validation rows of every client: try {option('validation', 0.2)}")
+        if asked == "folds" and (why := _impossible(experiment)):
+            raise BadInput(f"{said}, but {why}: leave it out")
 
     def look(self, run: Run) -> None:
         said = run.found.get("probabilities")
-        self.each = recalibrated(run.experiment, run.ended_models, said)
+        self.each = _recalibrated(run.experiment, run.ended_models, said)
         if run.folder is None:
             run.record.more["recalibration"] = partial(dict, self.each)
 
     def save(self, run: Run) -> None:
         if run.folder and self.each:
-            write_recalibration(run.folder.path, self.each)
+            table = {name: one.to_dict() for name, one in self.each.items()}
+            write_whole(run.folder.path / FILE, json.dumps(table, indent=1) + "\n")
 
 
-HOOK = RecalibrationHook
+def _read_recalibration(folder: Path) -> Each:
+    """By client; nothing in runs of earlier versions, and where nobody uses models."""
+    try:
+        table = json.loads((folder / FILE).read_bytes())
+        return {str(name): Recalibrated.read(entry) for name, entry in table.items()}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise damaged(folder / FILE, str(error)) from None
+
+
+HOOK = _RecalibrationHook
+KEPT = {"recalibration": Kept(FILE, _read_recalibration, dict)}

@@ -14,16 +14,16 @@ from coterie.show.parts import Part, Runs
 from coterie.show.words import Figure, said, semicolons
 
 FEW = 3  # clients that are named in a line
-COLUMNS = ("by", "slope", "intercept", "fitted", "before", "after")
+HEADER = ("by", "slope", "intercept", "fitted", "before", "after")
 
 
 def _recalibration_part(runs: Runs) -> list[Block]:
     """Nothing where models are only compared."""
     made: list[Block] = []
-    header = [said("column.client"), *(said(f"recalibration.{column}") for column in COLUMNS)]
+    header = [said("column.client"), *(said(f"recalibration.{column}") for column in HEADER)]
     for label, some in runs.by_label.items():
-        for _, each in known(some):
-            rows = [[name, *cells(one, one.found)] for name, one in each.items() if one.found]
+        for _, each in _known(some):
+            rows = [[name, *_cells(one, one.found)] for name, one in each.items() if one.found]
             left = [Sentence(one.words(), lead=f"{name}:") for name, one in each.items() if not one.found]
             blocks: list[Block] = [Table(header, rows)] if rows else []
             blocks += [Points(left)] if left else []
@@ -36,18 +36,18 @@ def _on_screen(runs: Runs) -> list[Block]:
 
 
 PARTS = (
-    Part("recalibration", "", 71, _recalibration_part, within="calibration"),
-    Part("recalibration", "", 5, _on_screen, on="screen"),
+    Part("recalibration", "", 71, _recalibration_part, within="calibration", of="recalibration"),
+    Part("recalibration", "", 5, _on_screen, on="screen", of="recalibration"),
 )
 
 
-def known(records: Sequence[Record]) -> list[tuple[Record, Mapping[str, Recalibrated]]]:
-    return [(r, each) for r in records if (each := r.recalibration())]
+def _known(records: Sequence[Record]) -> list[tuple[Record, Mapping[str, Recalibrated]]]:
+    return [(r, each) for r in records if (each := r.of("recalibration"))]
 
 
 def line(records: Sequence[Record]) -> str:
     """For a terminal; nothing where no run's models are for use, or several runs are shown."""
-    found = known(records)
+    found = _known(records)
     if len(found) != 1:
         return ""
     _, each = found[0]
@@ -69,7 +69,7 @@ def _named(names: Sequence[str]) -> str:
     return said("list.plain", names=names)
 
 
-def cells(one: Recalibrated, found: Recalibration) -> list[str]:
+def _cells(one: Recalibrated, found: Recalibration) -> list[str]:
     two = len(found.intercepts) == 2
     own = found.intercepts[1] - found.intercepts[0] if two else None
     before, after = one.test.get("nll", (float("nan"),) * 2)

@@ -13,9 +13,15 @@ from coterie.cli.flags import SPENDING, Given, SettingsFlags
 from coterie.cli.run import LANGUAGE, OUT, fresh, out_of, title
 from coterie.core.options import Option
 from coterie.features.ranking.ranking import rank
-from coterie.features.similarity.report import found_in, write_figures, write_page, write_tables
-from coterie.features.similarity.shown import column_table, pair_table, sentences, warnings
-from coterie.features.similarity.similarity import Similarity, options_for, refuse_unknown
+from coterie.features.similarity.record import Similarity, options_for, refuse_unknown, similarity_of
+from coterie.features.similarity.shown import (
+    column_table,
+    pair_table,
+    sentences,
+    warnings,
+    write_files,
+    write_page,
+)
 from coterie.runs.about import command_line
 from coterie.runs.builder import prepare
 from coterie.show.blocks import Table
@@ -69,11 +75,12 @@ def similar(given: Given) -> int:
     screen.say_notes(experiment.about)
     path = out or fresh(f"similar-{settings.data}-{settings.split}-seed{settings.seed}")
     record = rank(experiment, path, check=refuse_unknown)
-    found = found_in(record)
+    found = similarity_of(record)
+    assert found is not None, "refused before it was kept"
     with speaking(extra["language"]):
         screen.out.print(f"\n[bold]{escape(say.again(title(record)))}[/bold]")
         _show(found)
-        for file in (*write_tables(path, found), *write_figures(path, found, extra["figures"])):
+        for file in write_files(path, found, extra["figures"]):
             print(f"{'table' if file.suffix == '.csv' else 'figure'}: {file}")
         print(f"report: {write_page(path / 'report.html', record)}")
     return 0

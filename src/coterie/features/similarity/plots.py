@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from coterie.features.similarity.similarity import Similarity
+from coterie.features.similarity.record import Similarity
 from coterie.show import figures, plotly
 from coterie.show import inks as colours
 from coterie.show.blocks import Plot
@@ -25,11 +25,25 @@ NEAR = colours.SCALE[::-1]  # dark is near
 Choices = list[dict[str, Any]]
 
 
-def _plot(
-    found: Similarity, key: str, name: str, choices: Choices, height: int, paper: Callable[..., Figure]
-) -> Plot:
-    data = {"choices": choices, "height": height}
-    return Plot(f"{key}-{name}", data, said(f"similar.plot.{name}"), paper=partial(paper, found))
+def plots(found: Similarity, key: str) -> list[Plot]:
+    """Those that there is something to draw in, each with a choice for each measure, or site."""
+    sites, columns = len(found.sites), min(BARS, len(found.columns))
+    drawn: tuple[tuple[str, Choices, int, Callable[..., Figure]], ...] = (
+        ("heat", _heat_choices(found), min(760, 260 + 30 * sites), _heats),
+        ("map", _map_choices(found), 460, _planes),
+        ("tree", _tree_choices(found), min(900, 200 + 24 * sites), _trees),
+        ("columns", _column_choices(found), 180 + 22 * columns, _columns),
+    )
+    return [
+        Plot(
+            f"{key}-{name}",
+            {"choices": choices, "height": height},
+            said(f"similar.plot.{name}"),
+            paper=partial(paper, found),
+        )
+        for name, choices, height, paper in drawn
+        if choices
+    ]
 
 
 def _called(measure: str) -> str:
@@ -39,18 +53,17 @@ def _called(measure: str) -> str:
 # distances, two by two
 
 
-def heat_plot(found: Similarity, key: str) -> Plot | None:
+def _heat_choices(found: Similarity) -> Choices:
     """A heat-map for each measure, and for size."""
     n = len(found.sites)
     if n > SIDE:
-        return None
+        return []
     sizes = np.where(np.eye(n, dtype=bool), np.nan, np.broadcast_to(found.rows.astype(float), (n, n)))
     choices = [
         _heat(found, _called(name), matrix, found.chance.get(name), NEAR)
         for name, matrix in found.measures.items()
     ]
-    choices.append(_heat(found, said("similar.plot.size"), sizes, None, colours.SCALE))
-    return _plot(found, key, "heat", choices, min(760, 260 + 30 * n), _heats)
+    return [*choices, _heat(found, said("similar.plot.size"), sizes, None, colours.SCALE)]
 
 
 def _heat(
@@ -59,9 +72,8 @@ def _heat(
     names = plotly.ticks(found.sites)
     texts = [["" if not np.isfinite(v) else Number(f"{v:.3g}") for v in row] for row in matrix]
     hover: list[list[str]] = [[*row] for row in texts]
-    for (i, j), _ in np.ndenumerate(matrix if chance is not None else np.empty((0, 0))):
-        assert chance is not None
-        if texts[i][j]:
+    if chance is not None:
+        for i, j in zip(*np.nonzero(np.isfinite(matrix)), strict=True):
             by_chance = Number(f"{chance[i, j]:.3g}")
             hover[i][j] = said("similar.plot.hover", value=texts[i][j], chance=by_chance)
     heat: dict[str, Any] = {
@@ -85,8 +97,8 @@ def _heat(
 
 
 def _heats(found: Similarity) -> Figure:
-    figure, _ = figures.sheet(3.6 * len(found.measures), 3.2, axes=False)
-    for axes, (name, matrix) in zip(_row(figure, len(found.measures)), found.measures.items(), strict=True):
+    figure, row = _row(len(found.measures), 3.6, 3.2)
+    for axes, (name, matrix) in zip(row, found.measures.items(), strict=True):
         image = axes.imshow(matrix, cmap=figures.ramp(NEAR).with_extremes(bad="#ECEFF2"))
         figures.ticks(axes, found.sites, "x")
         figures.ticks(axes, found.sites, "y")
@@ -108,7 +120,7 @@ def _arranged(found: Similarity) -> Iterator[tuple[str, np.ndarray, list[int]]]:
             yield name, distances, here
 
 
-def map_plot(found: Similarity, key: str) -> Plot | None:
+def _map_choices(found: Similarity) -> Choices:
     """Sites on a plane, for each measure."""
     choices: Choices = []
     for name, distances, here in _arranged(found):
@@ -132,7 +144,7 @@ def map_plot(found: Similarity, key: str) -> Plot | None:
         kept = said("similar.plot.kept", share=f"{100 * plane.kept:.0f}")
         layout = {"xaxis": {"title": {"text": kept}}, "yaxis": {"scaleanchor": "x"}, "showlegend": False}
         choices.append({"name": _called(name), "data": [dots], "layout": layout})
-    return _plot(found, key, "map", choices, 460, _planes) if choices else None
+    return choices
 
 
 def _dot_sizes(rows: np.ndarray) -> np.ndarray:
@@ -142,8 +154,8 @@ def _dot_sizes(rows: np.ndarray) -> np.ndarray:
 
 def _planes(found: Similarity) -> Figure:
     laid = list(_arranged(found))
-    figure, _ = figures.sheet(2.9 * len(laid), 2.8, axes=False)
-    for axes, (name, distances, here) in zip(_row(figure, len(laid)), laid, strict=True):
+    figure, row = _row(len(laid), 2.9, 2.8)
+    for axes, (name, distances, here) in zip(row, laid, strict=True):
         places = scaled(distances).places
         axes.scatter(*places.T, s=4 * _dot_sizes(found.rows[here]), color=colours.COLOURS[0], alpha=0.75)
         for i, place in zip(here, places, strict=True):
@@ -155,37 +167,27 @@ def _planes(found: Similarity) -> Figure:
     return figure
 
 
-def tree_plot(found: Similarity, key: str) -> Plot | None:
+def _tree_choices(found: Similarity) -> Choices:
     """A dendrogram for each measure, leaves on the left."""
     choices: Choices = []
     for name, distances, here in _arranged(found):
         made = tree(distances)
-        drawn: dict[str, Any] = {
-            "type": "scatter",
-            "mode": "lines",
-            "line": {"color": colours.COLOURS[0], "width": 1.6},
-        }
+        drawn: dict[str, Any] = {"type": "scatter", "mode": "lines"}
+        drawn |= {"line": {"color": colours.COLOURS[0], "width": 1.6}}
         drawn |= {"showlegend": False, "hovertemplate": "%{x:.3g}<extra></extra>"}
         data = [{**drawn, "x": plotly.tidy(heights), "y": places} for places, heights in made.lines]
         leaves = [plotly.plain(found.sites[here[i]]) for i in made.order]
-        layout = {
-            "xaxis": {"title": {"text": _called(name)}, "rangemode": "tozero"},
-            "yaxis": {
-                "tickvals": [5 + 10 * k for k in range(len(leaves))],
-                "ticktext": leaves,
-                "range": [0, 10 * len(leaves)],
-                "showgrid": False,
-            },
-        }
+        down = {"tickvals": [5 + 10 * k for k in range(len(leaves))], "ticktext": leaves}
+        down |= {"range": [0, 10 * len(leaves)], "showgrid": False}
+        layout = {"xaxis": {"title": {"text": _called(name)}, "rangemode": "tozero"}, "yaxis": down}
         choices.append({"name": _called(name), "data": data, "layout": layout})
-    height = min(900, 200 + 24 * len(found.sites))
-    return _plot(found, key, "tree", choices, height, _trees) if choices else None
+    return choices
 
 
 def _trees(found: Similarity) -> Figure:
     laid = list(_arranged(found))
-    figure, _ = figures.sheet(2.9 * len(laid), min(8.0, 1.2 + 0.22 * len(found.sites)), axes=False)
-    for axes, (name, distances, here) in zip(_row(figure, len(laid)), laid, strict=True):
+    figure, row = _row(len(laid), 2.9, min(8.0, 1.2 + 0.22 * len(found.sites)))
+    for axes, (name, distances, here) in zip(row, laid, strict=True):
         made = tree(distances)
         for places, heights in made.lines:
             axes.plot(heights, places, color=colours.COLOURS[0], linewidth=1.2)
@@ -215,10 +217,10 @@ def _largest(mean: np.ndarray) -> np.ndarray:
     return np.argsort(-np.nan_to_num(mean, nan=-1.0), kind="stable")[:BARS]
 
 
-def column_plot(found: Similarity, key: str) -> Plot | None:
+def _column_choices(found: Similarity) -> Choices:
     """The columns that differ most: over all pairs, and for each site that asks."""
     if not np.isfinite(found.terms).any():
-        return None
+        return []
     asking, choices = found.asking(), list[dict[str, Any]]()
     of_sites = [(said("similar.plot.all_pairs"), asking)] if len(asking) > 1 else []
     for i in asking if len(asking) <= SIDE else ():
@@ -236,7 +238,7 @@ def column_plot(found: Similarity, key: str) -> Plot | None:
         across = {"title": {"text": said("similar.plot.deviations")}, "rangemode": "tozero"}
         layout = {"xaxis": across, "yaxis": down, "bargap": 0.3}
         choices.append({"name": name, "data": [bars, marks], "layout": layout})
-    return _plot(found, key, "columns", choices, 180 + 22 * min(BARS, len(found.columns)), _columns)
+    return choices
 
 
 def _columns(found: Similarity) -> Figure:
@@ -253,8 +255,10 @@ def _columns(found: Similarity) -> Figure:
     return figure
 
 
-def _row(figure: Figure, many: int) -> list[Any]:
-    return list(figure.subplots(1, many, squeeze=False)[0])
+def _row(many: int, width: float, height: float) -> tuple[Figure, list[Any]]:
+    """A figure of so many panels beside each other."""
+    figure, _ = figures.sheet(width * many, height, axes=False)
+    return figure, list(figure.subplots(1, many, squeeze=False)[0])
 
 
 # sites on a plane and in a tree, from how far they are apart

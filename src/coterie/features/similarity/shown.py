@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 
-from coterie.features.similarity.plots import column_plot, heat_plot, map_plot, mean_terms, tree_plot
-from coterie.features.similarity.similarity import MEASURES, SIZES, Similarity, similarity_of
-from coterie.show.blocks import Block, More, Note, Points, Section, Sentence, Table
+from coterie.core.errors import BadRun
+from coterie.features.similarity.plots import mean_terms, plots
+from coterie.features.similarity.record import MEASURES, SIZES, Similarity, similarity_of
+from coterie.report.about import notes_part, repeat_part, settings, what
+from coterie.report.clients import holdings_part
+from coterie.runs.record import Record
+from coterie.show import figures, html
+from coterie.show.blocks import Block, Group, More, Note, Points, Section, Sentence, Table
 from coterie.show.numbers import NONE
 from coterie.show.parts import Part, Runs
 from coterie.show.words import Figure, listed, said
+from coterie.storage.atomic import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawn
 
 NAMED = 3  # columns that a sentence names
 CLEAR = 3.0  # times what chance makes: two samples of the same rows reach it in fewer than 1 of 300 columns
+FILES = {"heat": "distances"}
+"""Figures of a page whose files have another name."""
 SMALL, LARGE = 0.05, 1.0  # deviations: what is none, and what rows must not miss to call columns alike
 
 
@@ -26,11 +40,10 @@ def _similarity_part(runs: Runs) -> list[Block]:
     return blocks
 
 
-PARTS = (Part("similarity", "similar.title", 80, _similarity_part),)
+PARTS = (Part("similarity", "similar.title", 80, _similarity_part, of="similar"),)
 
 
 def blocks_of(found: Similarity, key: str) -> list[Block]:
-    plots = [heat_plot(found, key), map_plot(found, key), tree_plot(found, key), column_plot(found, key)]
     meanings = [(said(f"similar.called.{m}"), said(f"similar.means.{m}")) for m in (*found.measures, SIZES)]
     columns, pairs = column_table(found), pair_table(found)
     return [
@@ -38,7 +51,7 @@ def blocks_of(found: Similarity, key: str) -> list[Block]:
         Points(sentences(found)),
         *(Sentence(means, lead=said("similar.name", name=name)) for name, means in meanings),
         Sentence(said("similar.control")),
-        *(plot for plot in plots if plot is not None),
+        *plots(found, key),
         *([More(said("similar.columns_table"), [columns])] if columns.rows else []),
         More(said("similar.pairs_table"), [pairs]),
     ]
@@ -67,7 +80,7 @@ def of_pair(found: Similarity, i: int, j: int) -> str:
     return said("similar.alike_and_not", **pair, least=least, most=most)
 
 
-def nearest(found: Similarity, i: int, measure: str) -> str:
+def _nearest(found: Similarity, i: int, measure: str) -> str:
     row = found.measures[measure][i]
     if not np.isfinite(row).any():
         return said("similar.no_answer", site=found.sites[i])
@@ -108,19 +121,14 @@ def warnings(found: Similarity) -> list[str]:
 def sentences(found: Similarity, most: int = 12) -> list[str]:
     """For each site that asks who is near and far; for the nearest pair, and the farthest, by what."""
     measure = _leading(found)
-    near = [nearest(found, i, measure) for i in found.asking()[:most]]
-    return near + [of_pair(found, i, j) for i, j in _extremes(found, measure)]
-
-
-def _extremes(found: Similarity, measure: str) -> list[tuple[int, int]]:
-    """The nearest and the farthest pair of those who ask; one where they are the same."""
+    near = [_nearest(found, i, measure) for i in found.asking()[:most]]
     asking = found.asking()
     some = found.measures[measure][asking]
     if not found.terms.shape[2] or not np.isfinite(some).any():
-        return []
-    places = {int(np.nanargmin(some)), int(np.nanargmax(some))}
-    width = some.shape[1]
-    return [(asking[p // width], p % width) for p in sorted(places, key=lambda p: some.flat[p])]
+        return near
+    places, width = {int(np.nanargmin(some)), int(np.nanargmax(some))}, some.shape[1]
+    ends = [divmod(place, width) for place in sorted(places, key=lambda p: some.flat[p])]
+    return near + [of_pair(found, asking[row], j) for row, j in ends]
 
 
 def pair_table(found: Similarity, most: int = 0) -> Table:
@@ -140,16 +148,14 @@ def pair_table(found: Similarity, most: int = 0) -> Table:
             for name, matrix in found.measures.items():
                 row.append(_figure(matrix[i, j], name == "ndoye"))
                 row += [_figure(found.chance[name][i, j])] if name in found.chance else []
-            different = [_most_different(found, i, j)] if by_column else []
-            rows.append([*row, str(int(found.rows[j])), *different])
+            row.append(str(int(found.rows[j])))
+            if by_column:
+                terms = found.terms[i, j]
+                most_different = np.argsort(-terms, kind="stable")[:2]
+                named = ", ".join(f"{found.columns[c]} {terms[c]:.2f}" for c in most_different)
+                row.append(named if np.isfinite(terms).any() else said("similar.away"))
+            rows.append(row)
     return Table(header, rows)
-
-
-def _most_different(found: Similarity, i: int, j: int, many: int = 2) -> str:
-    terms = found.terms[i, j]
-    if not np.isfinite(terms).any():
-        return said("similar.away")
-    return ", ".join(f"{found.columns[c]} {terms[c]:.2f}" for c in np.argsort(-terms, kind="stable")[:many])
 
 
 def _figure(value: float, signed: bool = False) -> Figure:
@@ -168,6 +174,40 @@ def column_table(found: Similarity, most: int | None = None) -> Table:
         terms, chance = (np.where(off, some[asking, :, c], np.nan) for some in (found.terms, found.expected))
         first, second = np.unravel_index(np.nanargmax(terms), terms.shape)
         pair = listed([found.sites[asking[int(first)]], found.sites[int(second)]])
-        figures = map(_figure, (float(np.nanmean(terms)), float(np.nanmean(chance)), float(np.nanmax(terms))))
-        rows.append([found.columns[c], *figures, pair])
+        three = map(_figure, (float(np.nanmean(terms)), float(np.nanmean(chance)), float(np.nanmax(terms))))
+        rows.append([found.columns[c], *three, pair])
     return Table(header, rows)
+
+
+# as files
+
+
+def write_page(path: Path, record: Record) -> Path:
+    """One page about the sites and nothing else: no model was trained for them."""
+    found, runs = similarity_of(record), Runs("", [record], key="similarity")
+    if found is None:
+        raise BadRun("the run holds no sketches of its sites: run 'coterie similar'")
+    came = [Sentence(sentences(found)[0], kind="headline"), Sentence(what([record]), kind="what")]
+    config = More("Settings", [settings(runs.by_label)])
+    parts = [
+        Section(said("similar.title"), blocks_of(found, "similarity"), "similarity"),
+        Section("Who has which data", holdings_part(runs), "data"),
+        Section("What happened to the data", notes_part(runs), "notes"),
+        Section("How to repeat it", [*repeat_part(runs)[:2], config], "repeat"),
+    ]
+    version = str(record.about.get("coterie", ""))
+    return write_whole(path, html.document(said("similar.page"), [Group(came, "outcome")], parts, version))
+
+
+def write_files(folder: Path, found: Similarity, format: Literal["none", "svg", "png"]) -> list[Path]:
+    """pairs.csv, columns.csv where there are quantiles, and figures: heat-maps, map, tree and columns."""
+    written = [write_whole(folder / "pairs.csv", found.pairs().to_csv(index=False))]
+    if found.terms.shape[2]:
+        written.append(write_whole(folder / "columns.csv", found.drift().to_csv(index=False)))
+    return written + figures.write(folder, lambda: draw(found), format)
+
+
+def draw(found: Similarity) -> dict[str, Drawn]:
+    """Figures by file name, without its ending."""
+    named = {plot.key.removeprefix("-"): plot for plot in plots(found, "")}
+    return {FILES.get(name, name): plot.paper() for name, plot in named.items() if plot.paper}

@@ -25,8 +25,7 @@ from coterie.core.method import Method, asking
 from coterie.core.seeds import Key
 from coterie.engines.base import Engine
 from coterie.features.trials.gains import values_by_row
-from coterie.features.trials.measure import Measure, measure_of
-from coterie.features.trials.trees import TREES, trees_on, tries_trees
+from coterie.features.trials.measure import TREES, Measure, measure_of, trees_on, tries_trees
 from coterie.features.trials.trial import measured_by
 from coterie.methods.advised import ALONE, Advised
 from coterie.methods.baselines import NOTHING
@@ -273,15 +272,19 @@ class Files:
         write_whole(self._path(place), json.dumps(asdict(trial)) + "\n")
 
 
+Tell = Callable[[int, int, str], None]
+"""How many trials are over, of how many, and the last one's candidate."""
+
+
 def all_trials(
-    bench: Bench, kept: dict[Place, Trial] | Files, tell: Callable[[Place], None] = lambda place: None
+    bench: Bench, kept: dict[Place, Trial] | Files, tell: Tell = lambda done, total, spec: None
 ) -> dict[Place, Trial]:
     """Every trial, those that are kept already as they are, one after the other."""
-    found = dict[Place, Trial]()
-    for place in bench.places():
+    found, places = dict[Place, Trial](), bench.places()
+    for done, place in enumerate(places, start=1):
         trial = kept.get(place)
         if trial is None or (trial.scores and bench.metric not in trial.scores):  # kept for another measure
             trial = kept[place] = bench.attempt(place)
         found[place] = trial
-        tell(place)
+        tell(done, len(places), place.spec)
     return found

@@ -6,19 +6,32 @@ log-likelihood instead (log loss): it is defined on every part, also without any
 probable each way finds what happened. All who ask have the same measure, so that answers can be compared.
 
 How many rows are of which class is in the roster. A site that keeps that to itself is not judged by it.
+
+Would another class of models matter more than partners? Advice compares ways of training one model, a linear
+one mostly. Where each client's own rows do better with boosted trees than with any partner, that is worth
+more to know than whom to train with. Trees are those of scikit-learn with its own settings, of each client's
+rows by themselves: a yardstick beside the ways, never a way. They are tried where all clients are in this
+process, rows are a table, and a client has at least LEAST of them; survival has none.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from coterie.core.client import Client
 from coterie.core.roster import Roster
-from coterie.metrics import no_model
+from coterie.features.trials.gains import LIKELIHOODS, ROOT, SHARE
 from coterie.metrics.table import headline
 from coterie.runs.about import COMMON, SEEING, commonest, labels_of
 from coterie.show.words import Figure, said
+
+TREES = "trees"
+LEAST = 50
+MOST = 100_000  # rows of a client: trees of more take longer than all ways
 
 
 class Measure(NamedTuple):
@@ -56,17 +69,6 @@ def outcome_of(roster: Roster, client: int) -> Outcome | None:
     most = commonest(counts)
     rare = names[1 - most] if len(counts) == 2 else f"other than {names[most]}"
     return Outcome(names[most], rare, sum(counts) - counts[most], sum(counts))
-
-
-def parts_without(folds: Sequence[Roster], client: int) -> int | None:
-    """In how many parts that folds hold out for testing there is no row of the rarer kind."""
-    members = [roster.members[client].labels for roster in folds]
-    if any(labels is None for labels in members):
-        return None
-    parts = [(labels[0], labels[2]) for labels in members if labels]
-    if folds[0].task == "survival":
-        return sum(not test[1] for _, test in parts)
-    return sum(sum(test) <= test[commonest(train)] for train, test in parts)
 
 
 def balanced_always_the_same(folds: Sequence[Roster], client: int) -> float:
@@ -108,22 +110,49 @@ def why_measured(found: Outcome, client: str, name: str) -> str:
     )
 
 
-def no_model_at(
-    metric: str,
-    roster: Roster,
-    client: int,
-    own_loss: bool,
-    scored: Sequence[tuple[float, float, int]],
-    specificity: float,
-) -> float:
-    """What a client would have without any model: from its counts of classes and the specificity at which a
-    sensitivity is read or, for numbers, from (RMSE, R², rows) of any model [fold]; NaN where that is not
-    known.
+def tries_trees(clients: Sequence[Client], metric: str) -> bool:
+    """Whether there is anything to try them on."""
+    known = metric in (SHARE, ROOT, *LIKELIHOODS)
+    return bool(clients) and known and all(c.train.x.ndim == 2 and c.task != "survival" for c in clients)
+
+
+def trees_on(clients: Sequence[Client], metric: str) -> tuple[list[float | None], list[list[float]]]:
+    """[client] the measure on its test part, None where its rows are too few or of one class; and what it is
+    the mean of, [client][row].
     """
-    if metric == "rmse":
-        found = [no_model.of_figures(*fold) for fold in scored]
-        known = [value for value in found if math.isfinite(value)]
-        return sum(known) / len(known) if known else math.nan
-    if metric == "loss" and roster.task == "classification" and not own_loss:
-        metric = SEEING  # which it is, unless somebody brought another
-    return no_model.of_labels(metric, labels_of(roster.members[client]), specificity)
+    found = [_values_on(client, metric) for client in clients]
+    means = [float(np.mean(rows)) if len(rows) else math.nan for rows in found]
+    scores = [math.sqrt(m) if metric == ROOT and not math.isnan(m) else m for m in means]
+    return [None if math.isnan(s) else s for s in scores], [
+        [float(f"{v:.7g}") for v in rows] for rows in found
+    ]
+
+
+def _values_on(client: Client, metric: str) -> np.ndarray:
+    """[row] of a client's test part; none where nothing can be tried."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    x, y = client.train.x.cpu().numpy(), client.train.y.cpu().numpy()
+    there, truth = client.test.x.cpu().numpy(), client.test.y.cpu().numpy()
+    if not LEAST <= len(y) <= MOST or not len(truth):
+        return np.empty(0)
+    options: dict[str, Any] = {
+        "random_state": 0,
+        "early_stopping": len(y) >= 4 * LEAST,
+        "min_samples_leaf": 10,
+    }
+    if client.task == "regression":
+        model = HistGradientBoostingRegressor(**options).fit(x, y)
+        return np.asarray((model.predict(there) - truth) ** 2, dtype=float)
+    if len(np.unique(y)) < 2:
+        return np.empty(0)
+    try:
+        trees = HistGradientBoostingClassifier(**options).fit(x, y)
+    except ValueError:  # a class of one row, of which early stopping can hold none out
+        return np.empty(0)
+    classes = max(int(y.max()), int(truth.max())) + 1
+    p = np.zeros((len(truth), classes))
+    p[:, trees.classes_] = trees.predict_proba(there)
+    if metric == SHARE:
+        return np.asarray(p.argmax(1) == truth, dtype=float)
+    return np.asarray(LIKELIHOODS[metric](p, truth), dtype=float)

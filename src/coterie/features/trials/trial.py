@@ -1,12 +1,10 @@
-"""A trial: a run on what a fold leaves to train on, judged by the fold; and a folder of trials, with what is
-asked, where and on what they began: the same question goes on in it.
+"""A folder of trials, each a run on what a fold leaves to train on, judged by the fold: what is asked, where
+and on what they began. The same question goes on in it.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,24 +13,14 @@ from typing import Any
 import tomli_w
 
 from coterie.core import belief as tree
-from coterie.core.errors import BadInput, BadRun, Diverged
+from coterie.core.errors import BadRun
 from coterie.core.held import at_coordinator, hold
-from coterie.core.method import Method
-from coterie.metrics.summary import mean_over_clients
-from coterie.runs.experiment import Experiment, experiment_of
-from coterie.runs.loop import Watch, first_state, run, same_threads
+from coterie.runs.experiment import Experiment
+from coterie.runs.loop import first_state, same_threads
 from coterie.runs.record import Record
 from coterie.runs.scoring import evaluate
-from coterie.runs.settings import Settings, read_toml
-from coterie.sites.setup import Setup
+from coterie.runs.settings import read_toml
 from coterie.storage.atomic import read_lines, write_whole
-
-
-def fold_experiment(settings: Settings, fold: Setup, method: Method) -> Experiment:
-    """A run of these settings on what a fold leaves to train on, scored after its last round."""
-    settings = dataclasses.replace(settings, evaluate=settings.rounds)
-    connector, engine = settings.made("net"), settings.made("engine")
-    return experiment_of(fold, settings, method, connector=connector, engine=engine, command=None)
 
 
 def measured_by(experiment: Experiment) -> list[str]:
@@ -43,21 +31,6 @@ def measured_by(experiment: Experiment) -> list[str]:
     finally:
         experiment.net.close()
     return list(known["own/test"]) if known else []
-
-
-def validate(experiment: Experiment, metric: str, watch: Watch) -> float:
-    """The mean over clients of a metric on the fold that was left out."""
-    try:
-        outcome = run(experiment, None, "fold", watch)
-    finally:
-        experiment.net.close()
-    record, losses = outcome.record, outcome.record.final("loss")
-    if any(math.isnan(losses[i]) for i in outcome.models.owners.tolist()):
-        raise Diverged("the loss on held-out rows is not finite: lower the learning rate")
-    value = mean_over_clients(record.final(metric))
-    if math.isnan(value):
-        raise BadInput(f"{metric} is not defined on any client's held-out rows: lower folds or use loss")
-    return value
 
 
 def begin(path: Path, file: str, table: Mapping[str, Any], what: str, free: str = "") -> None:

@@ -30,7 +30,7 @@ LEGEND = "Mean over clients, then over folds; ± the standard deviation over fol
 
 def screen_table(tuned: Tuned) -> RichTable:
     """The best options of each method."""
-    header, rows = cells(tuned)
+    header, rows = _cells(tuned)
     table = RichTable(*header, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, caption_justify="left")
     for row in rows:
         table.add_row(*(Text(c) for c in row))
@@ -40,18 +40,23 @@ def screen_table(tuned: Tuned) -> RichTable:
 
 def write_tuning(path: Path, tuned: Tuned, folder: Path) -> Path:
     """Writes the page; `folder` holds the files it tells to use."""
-    return write_whole(path, _render_tuning(tuned, folder))
-
-
-def _render_tuning(tuned: Tuned, folder: Path) -> str:
-    """The page as text."""
     tuning, runs = tuned.tuning, Runs("", [Record("", {}, tuned.about)])
     colours = inks(tuning.methods, next((s for s in tuning.methods if s.partition(":")[0] == "local"), None))
+    header = ["method", "trial", "options", f"held-out {numbers.unit(tuned.metric)}"]
+    rows = [[t.method, str(t.number), _options(t), _came(t, tuned.metric)] for t in tuned.trials]
+    said = "Each mark is a trial, the large one the best of its method; crosses on the lower edge failed."
+    every = More("Every trial as a table", [coloured(header, rows, colours, kind="")])
+    tried: list[Block] = [Plot("tried", tried_plot(tuned, colours), said), every]
     config = Table(["setting", "value"], [*flatten(tuning.table()).items()], kind="settings")
+    found = [spec for spec in tuning.methods if tuned.best(spec)]
+    use: Block = Sentence("Every trial failed: search elsewhere.")
+    if found:
+        best = [folder / "best" / f"{slug(spec)}.toml" for spec in found]
+        use = Code([command("compare", folder / "best.toml"), *(command("run", file) for file in best)])
     shown = [
-        Section("Best options", [coloured(*cells(tuned), colours), Sentence(LEGEND)], "best"),
-        Section("What was tried", _tried(tuned, colours), "tried"),
-        Section("How to use them", [_use(tuned, folder)], "use"),
+        Section("Best options", [coloured(*_cells(tuned), colours), Sentence(LEGEND)], "best"),
+        Section("What was tried", tried, "tried"),
+        Section("How to use them", [use], "use"),
         Section("What happened to the data", notes_part(runs), "notes"),
         Section("How to repeat it", [*repeat_part(runs)[:2], More("Settings", [config])], "repeat"),
     ]
@@ -62,35 +67,36 @@ def _render_tuning(tuned: Tuned, folder: Path) -> str:
         f"Options picked for each method by itself, by {tuning.folds}-fold cross-validation on each client's "
         "training rows. No trial trained or was scored on test rows."
     )
-    header = Group([Sentence(came, kind="headline"), Sentence(what, kind="what")], "outcome")
+    head = Group([Sentence(came, kind="headline"), Sentence(what, kind="what")], "outcome")
     main = Section("", shown, "tuning", "article")
-    return html.document("Coterie tuning", [header], [main], str(tuned.about.get("coterie", "")))
+    version = str(tuned.about.get("coterie", ""))
+    return write_whole(path, html.document("Coterie tuning", [head], [main], version))
 
 
 def command(name: str, config: Path) -> str:
     return shlex.join(["coterie", name, "--config", str(config)])
 
 
-def cells(tuned: Tuned) -> tuple[list[str], list[list[str]]]:
+def _cells(tuned: Tuned) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text, the method first."""
     header = ["method", "best options", f"held-out {numbers.unit(tuned.metric)}", "trials", "failed"]
     rows = []
     for spec in tuned.tuning.methods:
         best, trials = tuned.best(spec), tuned.of(spec)
-        found = (
-            [options(best), numbers.spread(_over_folds(best), tuned.metric)] if best else [numbers.NONE] * 2
-        )
+        found = [_options(best), _came(best, tuned.metric)] if best else [numbers.NONE] * 2
         rows.append([spec, *found, str(len(trials)), str(sum(t.error is not None for t in trials))])
     return header, rows
 
 
-def options(trial: Trial) -> str:
+def _options(trial: Trial) -> str:
     return ", ".join(f"{name} {text}" for name, text in flatten(trial.options).items())
 
 
-def _over_folds(trial: Trial) -> Interval:
-    """The mean, and the standard deviation over folds."""
-    return Interval(trial.value or 0.0, stdev(trial.folds), len(trial.folds))
+def _came(trial: Trial, metric: str) -> str:
+    """The mean, and the standard deviation over folds; or why there is none."""
+    if trial.error is not None:
+        return trial.error
+    return numbers.spread(Interval(trial.value or 0.0, stdev(trial.folds), len(trial.folds)), metric)
 
 
 def tried_plot(tuned: Tuned, colours: Mapping[str, Ink]) -> plotly.Plot:
@@ -127,11 +133,7 @@ def _dots(
     trials: Sequence[Trial], axis: Axis, values: Sequence[float | None], name: str, metric: str
 ) -> dict[str, Any]:
     found = [flatten(t.options) if axis.values else t.options for t in trials]
-    said = [
-        f"trial {t.number}: {options(t)}: "
-        + (numbers.spread(_over_folds(t), metric) if t.error is None else t.error)
-        for t in trials
-    ]
+    said = [f"trial {t.number}: {_options(t)}: {_came(t, metric)}" for t in trials]
     return {
         "type": "scatter",
         "mode": "markers",
@@ -141,22 +143,3 @@ def _dots(
         "customdata": [plotly.plain(s) for s in said],
         "hovertemplate": "%{customdata}",
     }
-
-
-def _tried(tuned: Tuned, colours: Mapping[str, Ink]) -> list[Block]:
-    said = "Each mark is a trial, the large one the best of its method; crosses on the lower edge failed."
-    rows = []
-    for trial in tuned.trials:
-        value = numbers.spread(_over_folds(trial), tuned.metric) if trial.error is None else trial.error
-        rows.append([trial.method, str(trial.number), options(trial), value])
-    header = ["method", "trial", "options", f"held-out {numbers.unit(tuned.metric)}"]
-    table = coloured(header, rows, colours, kind="")
-    return [Plot("tried", tried_plot(tuned, colours), said), More("Every trial as a table", [table])]
-
-
-def _use(tuned: Tuned, folder: Path) -> Block:
-    if not tuned.specs():
-        return Sentence("Every trial failed: search elsewhere.")
-    found = [spec for spec in tuned.tuning.methods if tuned.best(spec)]
-    lines = [command("compare", folder / "best.toml")]
-    return Code(lines + [command("run", folder / "best" / f"{slug(spec)}.toml") for spec in found])

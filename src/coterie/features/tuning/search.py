@@ -8,6 +8,7 @@ Optimization"), as a pure function of what was tried and a key.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,13 @@ class Axis:
     def holds(self, value: Any) -> bool:
         return value in self.values if self.values else value is not None and self.low <= value <= self.high
 
+    def distribution(self, optuna: Any) -> Any:
+        kinds = optuna.distributions
+        if self.values:
+            return kinds.CategoricalDistribution(range(len(self.values)))
+        kind = kinds.IntDistribution if isinstance(self.low, int) else kinds.FloatDistribution
+        return kind(self.low, self.high, log=self.log)
+
     def code(self, value: Any) -> Any:
         """As Optuna sees it: a number, or the place among the values."""
         return self.values.index(value) if self.values else value
@@ -60,7 +68,7 @@ def suggest(
 ) -> Options:
     """The options to try next, after those `tried` with their values, None for one that failed."""
     optuna = need_optuna()
-    space = {a.name: _distribution(a) for a in axes}
+    space = {a.name: a.distribution(optuna) for a in axes}
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # a study for one question is nothing to announce
     try:
@@ -79,14 +87,6 @@ def suggest(
         return options
     finally:
         optuna.logging.set_verbosity(level)
-
-
-def _distribution(axis: Axis) -> Any:
-    kinds = need_optuna().distributions
-    if axis.values:
-        return kinds.CategoricalDistribution(range(len(axis.values)))
-    kind = kinds.IntDistribution if isinstance(axis.low, int) else kinds.FloatDistribution
-    return kind(axis.low, axis.high, log=axis.log)
 
 
 def need_optuna() -> Any:
@@ -140,8 +140,12 @@ def read_axis(entry: str, classes: Mapping[str, type]) -> Axis:
     option = option.replace("-", "_")
 
     def typed(word: str) -> Any:
-        value = {option: _scalar(word.strip())}
-        return plain(coerced(classes[table], value, f"search of {table or 'settings'}")[option])
+        """true, false and numbers as such; anything else is text."""
+        value: Any = word.strip()
+        with contextlib.suppress(ValueError):
+            known = json.loads(value)
+            value = known if isinstance(known, bool | int | float) else value
+        return plain(coerced(classes[table], {option: value}, f"search of {table or 'settings'}")[option])
 
     if ".." not in text:
         values = tuple(typed(word) for word in text.split("|"))
@@ -159,12 +163,3 @@ def read_axis(entry: str, classes: Mapping[str, type]) -> Axis:
     if colon and low <= 0:
         raise BadInput(f"search {entry!r}: a log scale needs bounds above 0; got {low}")
     return Axis(table, option, low, high, log=bool(colon))
-
-
-def _scalar(text: str) -> Any:
-    """true, false and numbers as such; anything else is text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, bool | int | float) else text

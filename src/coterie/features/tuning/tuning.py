@@ -17,6 +17,7 @@ tuning makes the same trials, and one that was cut off makes those it would have
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -30,7 +31,7 @@ from coterie.core.errors import BadInput, BadRun, Diverged, Gathered, UnknownNam
 from coterie.core.method import Method, check_method
 from coterie.core.options import plain
 from coterie.core.seeds import Key
-from coterie.features.trials.trial import begin, fold_experiment, measured_by, same_data, validate
+from coterie.features.trials.trial import begin, measured_by, same_data
 from coterie.features.tuning.search import (
     ROUNDS,
     Axis,
@@ -44,10 +45,14 @@ from coterie.kernels import WORK
 from coterie.kernels.natural import AUTO, STEPS
 from coterie.kernels.nested import names_in
 from coterie.methods import METHODS
+from coterie.metrics.summary import mean_over_clients
 from coterie.metrics.table import METRICS, headline
 from coterie.runs.builder import Builder
 from coterie.runs.compare import Comparison, parsed, slug
+from coterie.runs.experiment import Experiment, experiment_of
 from coterie.runs.folder import Folder
+from coterie.runs.loop import Watch as RunWatch
+from coterie.runs.loop import run
 from coterie.runs.settings import Settings, from_table, read_toml
 from coterie.sites.folds import folds_of
 from coterie.sites.setup import Setup
@@ -177,9 +182,11 @@ class Tuned:
         made = []
         for spec in self.tuning.methods:
             if best := self.best(spec):
-                name = spec.partition(":")[0]
-                pairs = [f"{k.removeprefix(f'{name}.')}={_text(v)}" for k, v in best.options.items()]
-                made.append(f"{spec.rstrip(':')}{',' if spec.partition(':')[2] else ':'}{','.join(pairs)}")
+                name, _, given = spec.partition(":")
+                options = {k.removeprefix(f"{name}."): v for k, v in best.options.items()}
+                texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in options.items()}
+                pairs = ",".join(f"{k}={text}" for k, text in texts.items())
+                made.append(f"{spec},{pairs}" if given else f"{name}:{pairs}")
         return made
 
     def write(self, path: Path) -> None:
@@ -196,10 +203,6 @@ class Tuned:
 def best_of(trials: Sequence[Trial], metric: str) -> Trial | None:
     sign, fine = 1 if METRICS[metric].higher else -1, [t for t in trials if t.value is not None]
     return max(fine, key=lambda t: sign * (t.value or 0.0), default=None)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_tuning(path: Path) -> Tuning:
@@ -292,7 +295,7 @@ def _ready(tuning: Tuning, command: str | None, builder: Builder) -> _Bench:
         _check_ends(tuning, spec, whole)
     metric = headline(whole.roster.task) if tuning.metric == "auto" else tuning.metric
     folds = folds_of(whole, tuning.folds, experiment.key)
-    first = fold_experiment(settings, folds[0], experiment.method)
+    first = _fold_experiment(settings, folds[0], experiment.method)
     experiment.net.close()
     known = measured_by(first)
     if metric not in known:
@@ -337,21 +340,43 @@ def _attempt(
             return replace(trial, number=number)
 
     def score(i: int) -> float:
-        experiment = fold_experiment(tuning.way(spec, options), bench.folds[i], method)
+        experiment = _fold_experiment(tuning.way(spec, options), bench.folds[i], method)
         return validate(experiment, bench.metric, lambda record: tell(i * rounds + record.done))
 
     try:
-        method = made(tuning.way(spec, options), bench.whole)
+        method = _made(tuning.way(spec, options), bench.whole)
         scores = [score(i) for i in range(tuning.folds)]
     except (Diverged, BadInput) as failure:
         return Trial(spec, number, options, None, [], str(failure))
     return Trial(spec, number, options, sum(scores) / len(scores), scores)
 
 
-def made(settings: Settings, setup: Setup) -> Method:
+def _made(settings: Settings, setup: Setup) -> Method:
     method: Method = settings.made("method", local=settings.made("kernel"))
     check_method(method, setup.roster, setup.beliefs, Key(settings.seed, rounds=settings.rounds))
     return method
+
+
+def _fold_experiment(settings: Settings, fold: Setup, method: Method) -> Experiment:
+    """A run of these settings on what a fold leaves to train on, scored after its last round."""
+    settings = replace(settings, evaluate=settings.rounds)
+    connector, engine = settings.made("net"), settings.made("engine")
+    return experiment_of(fold, settings, method, connector=connector, engine=engine, command=None)
+
+
+def validate(experiment: Experiment, metric: str, watch: RunWatch) -> float:
+    """The mean over clients of a metric on the fold that was left out."""
+    try:
+        outcome = run(experiment, None, "fold", watch)
+    finally:
+        experiment.net.close()
+    record, losses = outcome.record, outcome.record.final("loss")
+    if any(math.isnan(losses[i]) for i in outcome.models.owners.tolist()):
+        raise Diverged("the loss on held-out rows is not finite: lower the learning rate")
+    value = mean_over_clients(record.final(metric))
+    if math.isnan(value):
+        raise BadInput(f"{metric} is not defined on any client's held-out rows: lower folds or use loss")
+    return value
 
 
 def _check_ends(tuning: Tuning, spec: str, whole: Setup) -> None:
@@ -365,7 +390,7 @@ def _check_ends(tuning: Tuning, spec: str, whole: Setup) -> None:
         refusal = None
         for choice in itertools.product(*others):
             try:
-                made(tuning.way(spec, {**dict(choice), axis.name: end}), whole)
+                _made(tuning.way(spec, {**dict(choice), axis.name: end}), whole)
                 break
             except BadInput as error:
                 refusal = error

@@ -25,7 +25,7 @@ from coterie.show.plotly import ticks
 from coterie.show.words import Words
 
 if TYPE_CHECKING:
-    from coterie.features.energy.energy import Energy
+    from coterie.features.energy.record import Energy
 
 NAME, ORDER = "given", 40
 _COLUMNS = ("from", "to", "models", "bytes", "numbers")
