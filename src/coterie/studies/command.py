@@ -110,15 +110,13 @@ def _say_verdicts(page: str) -> None:
     """Each claim, and whether it holds under each preset; the page has the numbers."""
     from coterie.studies.pages import verdicts  # only here: pandas takes a while to import
 
-    table: Table | None = None
+    tables = list[Table]()
     for claim, *words in verdicts(page):
         if claim == "claim":
-            if table is not None:
-                screen.out.print(table)
-            table = Table("claim", *words, box=None, header_style="bold", pad_edge=False)
-        elif table is not None:
-            table.add_row(escape(claim), *(f"[{INK.get(word, 'dim')}]{word}[/]" for word in words))
-    if table is not None:
+            tables.append(Table("claim", *words, box=None, header_style="bold", pad_edge=False))
+        else:
+            tables[-1].add_row(escape(claim), *(f"[{INK.get(word, 'dim')}]{word}[/]" for word in words))
+    for table in tables:
         screen.out.print(table)
 
 

@@ -130,11 +130,8 @@ def loaded(
 
 def _made_of(record: Record) -> dict[str, Any]:
     name = record.settings.model
-    return {
-        "name": name,
-        "options": dict(record.config.get(name, {})) if name in MODELS else {},
-        "plugins": list(record.settings.plugins),
-    }
+    options = dict(record.config.get(name, {})) if name in MODELS else {}
+    return {"name": name, "options": options, "plugins": list(record.settings.plugins)}
 
 
 def _classes_of(about: Any, model: nn.Module, shape: tuple[int, ...]) -> tuple[str, ...]:
