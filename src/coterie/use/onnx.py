@@ -9,13 +9,12 @@ probabilities    [n, class]; only of a classification
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +42,13 @@ def write_onnx(path: Path, predictor: Predictor) -> None:
     names = ["outputs", "probabilities"] if predictor.classifies else ["outputs"]
     given = "columns" if predictor.intake.way is not None else "inputs"
     rows = torch.export.Dim("rows")
-    with _quiet():
+    logger = logging.getLogger("torch.onnx")  # what the exporter says is not for the person at the keyboard
+    with ExitStack() as ends:
+        ends.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.ERROR)
+        ends.enter_context(warnings.catch_warnings())
+        ends.enter_context(redirect_stdout(io.StringIO()))
+        warnings.simplefilter("ignore")
         program = torch.onnx.export(
             whole,
             (x,),
@@ -143,17 +148,3 @@ class _Made(nn.Module):
             known = raw if part.fill is None else torch.where(torch.isnan(raw), nothing + part.fill, raw)
             made = column.of.exported(column, known, self.codes)
         return torch.cat([made, nothing + float(part.absent)], dim=1) if part.told else made
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """What the exporter says of itself is not for the person at the keyboard."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -16,7 +16,7 @@ from coterie.studies import drawing, pages
 from coterie.studies.base import Asked, LineStudy, Paper, Scale
 from coterie.studies.benchmark import COSTS, FAMILIES, SEARCHES, SETTINGS, WAYS, Trace
 from coterie.studies.benchmark import standings as words
-from coterie.studies.benchmark.standings import Cell, Standing, by_seed, cells, gains, settings_in, standing
+from coterie.studies.benchmark.standings import Standing, by_seed, cells, gains, settings_in, standing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,19 +120,15 @@ def figures(frame: pd.DataFrame, figure: str, higher: bool = True) -> str:
     """Methods downwards by family, settings to the right."""
     by_setting = {name: cells(frame, name, figure, higher) for name in settings_in(frame)}
     shown = {name: found for name, found in by_setting.items() if found}
-    lines = [
-        [way, *(_said(found.get(way)) for found in shown.values())]
-        for way in WAYS
-        if any(way in found for found in shown.values())
-    ]
+    lines = []
+    for way in [w for w in WAYS if any(w in found for found in shown.values())]:
+        line = [way]
+        for found in shown.values():
+            text = pages.plus_minus(found[way].found) if way in found else "–"
+            best, tied = way in found and found[way].best, way in found and found[way].tied
+            line.append(f"**{text}**" if best else f"{text} †" if tied else text)
+        lines.append(line)
     return pages.table(["method", *shown], lines)
-
-
-def _said(cell: Cell | None) -> str:
-    if cell is None:
-        return "–"
-    text = pages.plus_minus(cell.found)
-    return f"**{text}**" if cell.best else f"{text} †" if cell.tied else text
 
 
 def _ranks(means: Standing | None, low: Standing | None) -> str:
