@@ -13,7 +13,7 @@ import pytest
 from coterie.cli.main import main
 from coterie.features.tuning.tuning import Tuning
 from coterie.methods import METHODS
-from coterie.studies.benchmark import SETTINGS, WAYS, kept, settings_of
+from coterie.studies.benchmark import PAPER, SETTINGS, WAYS
 from coterie.studies.benchmark.report import body, costs, figures
 from coterie.studies.benchmark.standings import by_kind, cells, gains, harmful, harmless, standing
 
@@ -124,7 +124,7 @@ def test_a_cell_is_searched_run_and_kept_and_not_run_again(tmp_path, capsys):
     words = ["reproduce", "benchmark", "--scale", "tiny", "--seeds", "1", "--figures", "none"]
     words += ["--cells", "titanic/fedavg,titanic/local", "--out", str(tmp_path)]
     assert main([*words, "--jobs", "2"]) == 0
-    (found,) = kept(tmp_path, "tiny", "titanic", "fedavg")
+    (found,) = PAPER.file(tmp_path, "tiny", "titanic", "fedavg").read().values()
     assert set(found.found) == {"sgd.lr"}
     assert set(found.headline) == set(found.loss)
     assert len(found.headline) == 4
@@ -139,8 +139,8 @@ def test_a_cell_is_searched_run_and_kept_and_not_run_again(tmp_path, capsys):
     entry = json.loads(before)
     assert (
         entry["settings"]
-        == settings_of("titanic", "fedavg", "tiny")
-        != settings_of("titanic", "local", "tiny")
+        == PAPER.file(tmp_path, "tiny", "titanic", "fedavg").settings
+        != PAPER.file(tmp_path, "tiny", "titanic", "local").settings
     )
 
 

@@ -15,7 +15,7 @@ from coterie.core.learner import cross_entropy
 from coterie.data.sources import SOURCES
 from coterie.methods import METHODS
 from coterie.studies import flamby as study
-from coterie.studies.flamby import PUBLISHED_WAYS, report, turns_of_first, ways
+from coterie.studies.flamby import PUBLISHED_WAYS, WAYS, report, turns_of_first
 from coterie.studies.flamby.federations import FEDERATIONS, OneLogit, model_of, rows_of, trained_on
 from coterie.studies.flamby.published import PUBLISHED
 from coterie.studies.flamby.report import gains, means
@@ -76,7 +76,7 @@ def test_what_is_published_has_a_way_here_and_personal_methods_are_registered():
         assert set(PUBLISHED[name]) <= {"pooled", "alone", *PUBLISHED_WAYS}
         assert all(set(by) <= {*federation.clients, "pooled"} for by in PUBLISHED[name].values())
     assert set(PUBLISHED_WAYS) <= set(METHODS)
-    called = {way.removesuffix("-0.01") for way in ways() if way.endswith("-0.01")}
+    called = {way.removesuffix("-0.01") for way in WAYS if way.endswith("-0.01")}
     assert called <= set(METHODS)
 
 

@@ -163,7 +163,7 @@ class TestRuns:
         assert "Table II" not in page
         assert str(whole) not in page
         assert len((whole / "results.csv").read_text().splitlines()) == 4
-        found = report.read(later, g.PAPER)["as-run"]["B/10"]["weight-erosion"][0]
+        found = report.REPORT.read(later, g.PAPER)["as-run"]["B/10"]["weight-erosion"][0]
         assert found.alpha.shape == (2, 10)
         assert found.alpha[:, 0].tolist() == [1.0, 1.0]
         assert (found.alpha[1, 1:] < found.alpha[0, 1:]).all()

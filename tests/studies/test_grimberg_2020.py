@@ -19,7 +19,7 @@ from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.studies import grimberg_2020 as g
 from coterie.studies.base import Asked, run_jobs
 from coterie.studies.grimberg_2020 import wrong_average
-from coterie.studies.grimberg_2020.report import CLAIMS, Results, accuracy_rows, one_row_decides, read
+from coterie.studies.grimberg_2020.report import CLAIMS, REPORT, Results, accuracy_rows, one_row_decides
 
 
 class TestAsRun:
@@ -133,13 +133,14 @@ class TestRuns:
 
     def test_a_cell_is_done_once_for_its_settings(self, tmp_path, monkeypatch):
         assert [self.run(tmp_path), self.run(tmp_path)] == [1, 0]
-        found = g.kept(tmp_path, "as-run", "age-strict", "2")
+        file = g.cell_file(tmp_path, "as-run", "age-strict", "2")
+        found = [trace for _, trace in sorted(file.read().items())]
         assert [(t.method, t.seed) for t in found] == [(m, s) for m in sorted(g.METHODS) for s in (0, 1)]
         assert all(len(t.accuracy) == len(t.by_batches) == 4 for t in found)
         assert np.array(found[-1].alpha).shape == (3, 4)
         assert all(t.alpha is None for t in found if t.method != "weight-erosion")
         monkeypatch.setattr(g, "P_D", 0.02)
-        assert g.kept(tmp_path, "as-run", "age-strict", "2") == []
+        assert g.cell_file(tmp_path, "as-run", "age-strict", "2").read() == {}
         assert not g.PAPER.jobs(asked(tmp_path))[0].finished
 
     def test_more_seeds_add_to_those_that_are_there_and_a_kill_loses_one_run(self, tmp_path):
@@ -173,7 +174,10 @@ class TestRuns:
         assert again in page
         assert page.count("\n| AGE_STRICT:") + page.count("\n| AGE_SOME:") + 1 == len(CLAIMS)
         assert str(tmp_path) not in page
-        for results in (Results("text", {}), read(tmp_path)["as-run"]):  # one seed decides nothing
+        for results in (
+            Results("text", {}),
+            REPORT.read(asked(tmp_path), g.PAPER)["as-run"],
+        ):  # one seed decides nothing
             assert {claim.check(results).word for claim in CLAIMS} == {"undecided"}
 
 

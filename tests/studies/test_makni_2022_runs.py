@@ -105,12 +105,12 @@ def test_what_is_read_of_the_server_and_of_a_sampler(whole):
     kept, all_of = (sum(sum(c["labels"][0]) for c in about["clients"]) for about in abouts)
     fifths = sum(round(len(c.train) / 5) for c in m.clients_of("digits", "tiny", 0))
     assert (kept, all_of) == (1297 - fifths, 1297)
-    found = said.read_cell(path_of(whole, "lenet/digits"), "lenet/digits")
+    found = report.read_cell(path_of(whole, "lenet/digits"), "lenet/digits")
     (note,) = [n for n in found.origin["notes"] if "the server's model alone" in n]
     told = float(note.split("alone: ")[1].split(" %")[0])
     assert found.figures[said.SERVER] == {"accuracy": pytest.approx(told / 100)}
     assert found.counts.shape == (10, 10)
-    found = said.read_cell(path_of(whole, "psgld/digits"), "psgld/digits")
+    found = report.read_cell(path_of(whole, "psgld/digits"), "psgld/digits")
     tally = report.unpacked(found.tallies["psgld"]).confidence
     assert float(tally.samples.sum()) == 500  # of the one test set
     assert float(tally.right.sum()) / 500 == pytest.approx(found.figures["psgld"]["accuracy"])
@@ -131,7 +131,7 @@ def test_scores_are_made_again_without_training(whole, tmp_path, monkeypatch, ce
     kept.unlink()
     monkeypatch.setattr(m, "train", None)
     asked = Asked((preset,), "tiny", (cell,), 1, tmp_path)
-    assert said.read(asked, m.PAPER) == {}  # what is not scored is left out
+    assert report.REPORT.read(asked, m.PAPER) == {}  # what is not scored is left out
     assert run_jobs(m.PAPER.jobs(asked), lambda share, said: None) == 1
     assert kept.read_bytes() == before
 

@@ -6,6 +6,7 @@ Both come from one declaration above the command's function: a frozen dataclass 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import itertools
@@ -51,13 +52,13 @@ class Command:
         return self.do(words) or 0
 
 
-class Parser(Protocol[Read]):
+class _Parser(Protocol[Read]):
     def read(self, words: Sequence[str]) -> Read: ...
 
     def flags(self) -> type: ...
 
 
-def command_with(parser: Parser[T]) -> Callable[[Callable[[T], int | None]], Command]:
+def command_with(parser: _Parser[T]) -> Callable[[Callable[[T], int | None]], Command]:
     """Makes a command of a function of what the parser reads."""
     return lambda do: Command(lambda words: do(parser.read(words)), parser.flags)
 
@@ -191,10 +192,11 @@ def read_words(
             if places:
                 taken = _taken(given, hint)
                 given, loose = given[:taken], [*loose, *given[taken:]]
-            if problem := _misfit(found, given, hint):
-                wrong.add(problem)
-            else:
-                values[(found if found in hints else off)[2:]] = found in hints and _value(given, hint)
+            try:
+                value = _value(found, given, hint)
+                values[(found if found in hints else off)[2:]] = found in hints and value
+            except _Misfit as problem:
+                wrong.add(str(problem))
         elif (said := strange(found)) is None:
             near = _nearest(found.lstrip("-").lower(), [name.removeprefix("--") for name in hints])
             hint = f"did you mean --{near}?" if near else f"see coterie {command} --help"
@@ -204,10 +206,13 @@ def read_words(
     for name, hint in (places or {}).items():
         several = get_origin(hint) is tuple
         given, loose = (loose, []) if several else (loose[:1], loose[1:])
-        if given and (problem := _misfit(name, given, hint)):
-            wrong.add(problem)
-        elif given or several:
-            values[name] = _value(given, hint)
+        try:
+            if given:
+                values[name] = _value(name, given, hint)
+            elif several:
+                values[name] = ()
+        except _Misfit as problem:
+            wrong.add(str(problem))
     for word in loose:
         wrong.add(f"unexpected {shown(word)}: options begin with -- (see coterie {command} --help)")
     return values, wrong
@@ -218,20 +223,6 @@ def _taken(given: Sequence[str], hint: Any) -> int:
     if hint in (bool, SWITCH):
         return 0
     return len(given) if get_origin(hint) is tuple else 1
-
-
-def _value(words: Sequence[str], hint: Any) -> Any:
-    if hint in (bool, SWITCH):
-        return True
-    if get_origin(hint) is tuple:
-        kinds = [kind for kind in get_args(hint) if kind is not ...]
-        return tuple(_value([word], kind) for word, kind in zip(words, itertools.cycle(kinds), strict=False))
-    (word,) = words
-    if get_origin(hint) in (Union, types.UnionType):
-        return _value(words, next(kind for kind in get_args(hint) if _misread("", word, kind) is None))
-    if get_origin(hint) is Literal:
-        return next(choice for choice in get_args(hint) if str(choice) == word)
-    return None if hint is type(None) else hint(word)
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
@@ -279,45 +270,51 @@ def _switched(flag: str) -> str:
     return f"--{head}{dot}{last.removeprefix('no-')}"
 
 
-def _misfit(flag: str, values: Sequence[str], hint: Any) -> str | None:
-    if hint is SWITCH:
-        return f"{flag} takes no value; got {shown(values[0])}: leave it out" if values else None
-    if hint is bool:
+class _Misfit(Exception):
+    """What is wrong with the words of a flag."""
+
+
+def _value(flag: str, words: Sequence[str], hint: Any) -> Any:
+    """The value that words behind a flag, or in a place, mean."""
+    if hint in (bool, SWITCH):
         head, _, last = flag.rpartition(".")
         off = f"{head}.no-{last}" if head else f"--no-{last.removeprefix('--')}"
-        return (
-            f"{flag} takes no value; got {shown(values[0])}: leave it out, or write {off}" if values else None
-        )
+        remedy = f"leave it out, or write {off}" if hint is bool else "leave it out"
+        if words:
+            raise _Misfit(f"{flag} takes no value; got {shown(words[0])}: {remedy}")
+        return True
     if get_origin(hint) is tuple:
-        kinds = [k for k in get_args(hint) if k is not ...]
-        if ... not in get_args(hint) and len(values) != len(kinds):
-            return f"{flag} needs {len(kinds)} values; got {len(values)}"
-        pairs = zip(values, itertools.cycle(kinds), strict=False)
-        return next((said for value, kind in pairs if (said := _misread(flag, value, kind))), None)
-    if not values:
-        return f"{flag} needs a value"
-    if len(values) > 1:
-        return f"{flag} takes one value; got {len(values)}: leave {shown(values[1])} out"
-    return _misread(flag, values[0], hint)
+        kinds = [kind for kind in get_args(hint) if kind is not ...]
+        if ... not in get_args(hint) and len(words) != len(kinds):
+            raise _Misfit(f"{flag} needs {len(kinds)} values; got {len(words)}")
+        pairs = zip(words, itertools.cycle(kinds), strict=False)
+        return tuple(_one_value(flag, word, kind) for word, kind in pairs)
+    if not words:
+        raise _Misfit(f"{flag} needs a value")
+    if len(words) > 1:
+        raise _Misfit(f"{flag} takes one value; got {len(words)}: leave {shown(words[1])} out")
+    return _one_value(flag, words[0], hint)
 
 
-def _misread(flag: str, value: str, hint: Any) -> str | None:
+def _one_value(flag: str, word: str, hint: Any) -> Any:
     if get_origin(hint) is Literal:
-        choices = [str(choice) for choice in get_args(hint)]
-        if value in choices:
-            return None
-        return f"invalid choice {shown(value)} for {flag}: choose one of {', '.join(choices)}"
+        choices = {str(choice): choice for choice in get_args(hint)}
+        if word not in choices:
+            raise _Misfit(f"invalid choice {shown(word)} for {flag}: choose one of {', '.join(choices)}")
+        return choices[word]
     if get_origin(hint) in (Union, types.UnionType):
-        if any(_misread(flag, value, kind) is None for kind in get_args(hint)):
-            return None
-        hint = next(kind for kind in get_args(hint) if kind is not type(None))
-        return _misread(flag, value, hint)
+        for kind in get_args(hint):
+            with contextlib.suppress(_Misfit):
+                several = get_origin(kind) is tuple
+                return _value(flag, [word], kind) if several else _one_value(flag, word, kind)
+        return _one_value(flag, word, next(kind for kind in get_args(hint) if kind is not type(None)))
     if hint is type(None):
-        return None if value == "None" else f"{flag} {shown(value)} is not None"
-    if hint not in _KINDS:
+        if word != "None":
+            raise _Misfit(f"{flag} {shown(word)} is not None")
         return None
     try:
-        hint(value)
+        return hint(word)
     except ValueError:
-        return f"{flag} must be {_KINDS[hint]}; got {shown(value)}"
-    return None
+        if hint not in _KINDS:
+            raise
+        raise _Misfit(f"{flag} must be {_KINDS[hint]}; got {shown(word)}") from None

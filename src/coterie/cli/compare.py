@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -137,21 +137,17 @@ def _one_by_one(
         bar.follows = path / place if cell.connector.meets else None
         watch = screen.watcher(bar, f"{spec} seed {cell.seed}", before=before)
         seen, before = both(watch, told), before + cell.rounds
-        with suppress(Diverged), _doing_without(spec, len(order)):  # its folder says so
+        try:
             records[place] = record = run_cell(path / place, cell, spec, command, seen, builder, around)
             watch(record)
+        except Diverged:
+            pass  # its folder says so
+        except Refused as error:
+            # sites that allow no such work refuse `nothing`, which nobody asked them for: the others go on
+            if spec != NOTHING or len(order) == 1:
+                raise
+            screen.say_dim([left_out(error)])
     return records
-
-
-@contextmanager
-def _doing_without(spec: str, runs: int) -> Iterator[None]:
-    """Sites that allow no such work refuse `nothing`, which nobody asked them for: the others go on."""
-    try:
-        yield
-    except Refused as error:
-        if spec != NOTHING or runs == 1:
-            raise
-        screen.say_dim([left_out(error)])
 
 
 def _in_processes(

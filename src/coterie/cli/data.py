@@ -45,6 +45,7 @@ examples:
 FIGURES = Option(
     "figures", Literal["none", "png", "svg"], "none", "Also write sizes, labels and shares as pictures."
 )
+SHADES = ("on grey93", "on light_cyan1", "on sky_blue1", "on deep_sky_blue1", "white on dodger_blue2")
 OUT = Option("out", str, ".", "The folder for the pictures.")
 
 
@@ -59,7 +60,7 @@ class _Fetch:
 
 
 @command_with(Flags(_Listing, "data list", LIST))
-def list_data(asked: _Listing) -> None:
+def _list(asked: _Listing) -> None:
     table = Table("name", "at hand", "what", "licence", box=None, header_style="bold")
     for name, cls in SOURCES.items():
         source: Any = cls()
@@ -71,10 +72,8 @@ def list_data(asked: _Listing) -> None:
 def fetch(asked: _Fetch) -> None:
     for one in SOURCES if asked.name == "all" else [asked.name]:
         files = SOURCES.make(one).fetch()
-        print(
-            f"{one}: "
-            + (f"{len(files)} file(s) checked in {files[0].parent}" if files else "comes with a package")
-        )
+        said = f"{len(files)} file(s) checked in {files[0].parent}" if files else "comes with a package"
+        print(f"{one}: {said}")
 
 
 @command_with(SettingsFlags("data show", SHOW, [FIGURES, OUT], without=SPENDING, first="data"))
@@ -93,7 +92,7 @@ def show(given: Given) -> None:
             print(f"figure: {file}")
 
 
-data = subcommands("data", HELP, {"list": list_data, "fetch": fetch, "show": show})
+data = subcommands("data", HELP, {"list": _list, "fetch": fetch, "show": show})
 
 
 def label_table(about: Any) -> Table:
@@ -106,14 +105,10 @@ def label_table(about: Any) -> Table:
     most = max((n for c in about["clients"] if c["labels"] for n in c["labels"][0]), default=1)
     for client in about["clients"]:
         counts = client["labels"][0][: len(shown)] if client["labels"] else []
-        cells = [Text(str(n) if n else "·", style=_shade(n / max(most, 1)), justify="right") for n in counts]
+        cells = []
+        for share, n in ((n / max(most, 1), n) for n in counts):
+            shade = ("black " if share <= 0.8 else "") + SHADES[min(int(share * 5), 4)] if n else "dim"
+            cells.append(Text(str(n) if n else "·", style=shade, justify="right"))
         sizes = [Text(str(client[part]), justify="right") for part in ("train", "validation", "test")]
         table.add_row(client["name"], *cells, *sizes)
     return table
-
-
-def _shade(share: float) -> str:
-    if share == 0:
-        return "dim"
-    steps = ["on grey93", "on light_cyan1", "on sky_blue1", "on deep_sky_blue1", "white on dodger_blue2"]
-    return ("black " if share <= 0.8 else "") + steps[min(int(share * 5), 4)]

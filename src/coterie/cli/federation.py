@@ -146,12 +146,12 @@ class _Rehearse:
 
 
 @dataclass(frozen=True)
-class Who:
+class _Who:
     kit: str = word("The kit of a lead or a viewer.", "KIT")
 
 
-@command_with(Flags(Who, "federation who", WHO))
-def who(asked: Who) -> None:
+@command_with(Flags(_Who, "federation who", WHO))
+def who(asked: _Who) -> None:
     from coterie.federation.transport.post import Post
 
     kit = _kits().read_kit(given_path(asked.kit, "KIT"))
@@ -192,15 +192,9 @@ def at_work_of(post: Post, sites: Sequence[str]) -> dict[str, str]:
 @command_with(Flags(_Init, "federation init", INIT))
 def init(asked: _Init) -> None:
     folder, kits = given_folder(asked.folder, "DIR"), _kits()
+    where = asked.host, asked.port, asked.days
     made = kits.found_federation(
-        folder,
-        asked.sites,
-        asked.people,
-        asked.host,
-        asked.port,
-        asked.days,
-        listen=asked.listen,
-        helpers=asked.helpers,
+        folder, asked.sites, asked.people, *where, listen=asked.listen, helpers=asked.helpers
     )
     print(f"federation {made[0].federation}: {len(asked.sites)} site(s), in {folder}")
     rows = [(folder / "authority", "makes and revokes kits: keep it yourself, where nobody else can read it")]

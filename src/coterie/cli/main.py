@@ -29,7 +29,7 @@ import signal
 import sys
 import traceback
 from ast import literal_eval
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -72,29 +72,18 @@ class _Entry(NamedTuple):
 
 
 def _found() -> Mapping[str, _Entry]:
-    """All there are, in the order of their groups and places."""
-    found = {
-        name: _Entry(*said, module)
-        for module, path in _files()
-        for name, said in _declared_in(path.read_text("utf-8")).items()
-    }
+    """All there are, in the order of their groups and places. What files say of their commands is read."""
+    here, found = Path(__file__).parent, dict[str, _Entry]()
+    rooms = [path for room in ("features", "studies") for path in (here.parent / room).rglob("command.py")]
+    for path in (*here.glob("*.py"), *rooms):
+        module = ".".join(("coterie", *path.relative_to(here.parent).with_suffix("").parts))
+        _, sign, rest = path.read_text("utf-8").partition("\nCOMMANDS = {")
+        declared: dict[str, tuple[str, int, str]] = (
+            literal_eval("{" + rest[: rest.index("}\n")] + "}") if sign else {}
+        )
+        found |= {name: _Entry(*said, module) for name, said in declared.items()}
     order = {group: number for number, group in enumerate(GROUPS)}
     return dict(sorted(found.items(), key=lambda one: (order[one[1].group], one[1].place, one[0])))
-
-
-def _declared_in(source: str) -> Mapping[str, tuple[str, int, str]]:
-    """What a file says of its commands; nothing where it has none."""
-    _, sign, rest = source.partition("\nCOMMANDS = {")
-    return literal_eval("{" + rest[: rest.index("}\n")] + "}") if sign else {}
-
-
-def _files() -> Iterator[tuple[str, Path]]:
-    here = Path(__file__).parent
-    for path in here.glob("*.py"):
-        yield f"coterie.cli.{path.stem}", path
-    for room in ("features", "studies"):
-        for path in (here.parent / room).rglob("command.py"):
-            yield ".".join(("coterie", *path.relative_to(here.parent).with_suffix("").parts)), path
 
 
 COMMANDS = _found()

@@ -40,14 +40,14 @@ SHOWN = {
 
 
 @dataclass(frozen=True)
-class Methods:
+class _Methods:
     name: str = word("One of them, to explain.", default="")
     plugins: tuple[str, ...] = flag((), "Python files that register methods, models or splits of your own.")
     reveals: bool = flag(False, "Print the page of what each method reveals to whom.")
 
 
-@command_with(Flags(Methods, "methods", HELP))
-def methods(asked: Methods) -> int:
+@command_with(Flags(_Methods, "methods", HELP))
+def methods(asked: _Methods) -> int:
     load_plugins(asked.plugins)
     if asked.reveals:
         print(reveals_page(), end="")
@@ -55,12 +55,8 @@ def methods(asked: Methods) -> int:
     if asked.name:
         explain(asked.name)
         return 0
-    for kind, title in SHOWN.items():
-        table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False)
-        for entry, cls in PARTS[kind].items():
-            table.add_row(f"  {entry}", _first_line(cls))
-        screen.out.print(table)
-    for title, registry in (("wrappers", WRAPS), ("rules", RULES)):
+    parts = [(title, PARTS[kind]) for kind, title in SHOWN.items()]
+    for title, registry in (*parts, ("wrappers", WRAPS), ("rules", RULES)):
         table = Table(title=title, title_justify="left", title_style="bold", box=None, show_header=False)
         for entry, cls in registry.items():
             table.add_row(f"  {entry}", _first_line(cls))

@@ -24,7 +24,7 @@ PACKAGES = ("starlette", "uvicorn")
 
 
 @dataclass(frozen=True)
-class Page:
+class _Page:
     places: tuple[str, ...] = word("Folders to show; by default runs.", "PLACE", default=())
     host: str = flag("127.0.0.1", "Where to listen; other machines reach it only if told so, and by TLS.")
     port: int = flag(0, "The port; by default 8377, or the next that is free.")
@@ -32,8 +32,8 @@ class Page:
     kit: str = flag("", "Whose certificate serves other machines; by default that of a site shown.")
 
 
-@command_with(Flags(Page, "page", HELP))
-def page(asked: Page) -> int:
+@command_with(Flags(_Page, "page", HELP))
+def page(asked: _Page) -> int:
     try:
         from coterie.page.library import library_of
         from coterie.page.serve import Where, serve

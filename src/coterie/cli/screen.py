@@ -28,14 +28,14 @@ __all__ = ["Bar", "figure", "move", "watcher"]  # of `report.progress`, beside w
 LARGE = 10**7  # bytes of files that take longer than a moment
 
 
-class Screen(Console):
+class _Screen(Console):
     def on_broken_pipe(self) -> None:
         """Left to `main`, as for whatever else is printed."""
         raise BrokenPipeError
 
 
-out = Screen(highlight=False)
-err = Screen(stderr=True, highlight=False)
+out = _Screen(highlight=False)
+err = _Screen(stderr=True, highlight=False)
 
 
 def say_notes(about: Mapping[str, Any]) -> None:

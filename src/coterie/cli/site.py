@@ -74,7 +74,7 @@ OWN = [
 
 
 @dataclass(frozen=True)
-class Kits:
+class _Kits:
     kit: str = word("The site's kit.", "KIT")
 
 
@@ -97,8 +97,8 @@ def _take_part(words: Sequence[str]) -> int:
     return 0
 
 
-@command_with(Flags(Kits, "site check", CHECK))
-def check(asked: Kits) -> int:
+@command_with(Flags(_Kits, "site check", CHECK))
+def check(asked: _Kits) -> int:
     from coterie.federation.transport.line import connection_problems
 
     lines = connection_problems(_kit_of(asked.kit))
@@ -107,8 +107,8 @@ def check(asked: Kits) -> int:
     return 0 if lines[0].startswith("all is well") else 2
 
 
-@command_with(Flags(Kits, "site cancel", CANCELS))
-def cancel(asked: Kits) -> int:
+@command_with(Flags(_Kits, "site cancel", CANCELS))
+def cancel(asked: _Kits) -> int:
     """A note for the site's process, which looks for it every second while it computes."""
     state = state_of_kit(_kit_of(asked.kit).folder)
     if not state.is_dir():

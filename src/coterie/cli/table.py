@@ -42,7 +42,7 @@ WIDTH = 80
 
 
 @dataclass(frozen=True)
-class _Inspect:
+class _Asked:
     files: tuple[str, ...] = word("One file for each site, or one with --site.", "FILE...")
     target: str = flag("", "The column to predict; it is needed to find leaks.")
     event: str = flag("", "The column that says whether the event was seen; the target is then a time.")
@@ -50,8 +50,8 @@ class _Inspect:
     out: str = flag("recipe.toml", "The recipe to write.")
 
 
-@command_with(Flags(_Inspect, "table inspect", ABOUT))
-def inspect_command(asked: _Inspect) -> None:
+@command_with(Flags(_Asked, "table inspect", ABOUT))
+def _inspect(asked: _Asked) -> None:
     out = Path(asked.out)
     if out.exists():
         raise BadInput(f"{out} exists: give another with --out, or remove it first")
@@ -68,7 +68,7 @@ def inspect_command(asked: _Inspect) -> None:
         print('next: write target = "COLUMN" into it, or inspect again with --target')
 
 
-table = subcommands("table", HELP, {"inspect": inspect_command})
+table = subcommands("table", HELP, {"inspect": _inspect})
 
 
 def summary(seen: Inspection) -> list[Table | str]:

@@ -11,9 +11,9 @@ not run again.
 
 from __future__ import annotations
 
-import importlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -38,7 +38,6 @@ Preset = Literal["text", "as-run"]
 Scale = Literal["full", "small", "tiny"]
 Format = Literal["svg", "png", "none"]
 Step = Callable[[float, str], None]
-Watch = Callable[[float, str], None]
 R = TypeVar("R")
 Case = TypeVar("Case")
 
@@ -72,13 +71,18 @@ class Job:
 
 
 class Paper:
-    """A paper's reproduction; presets and seeds are what it takes if nobody says otherwise."""
+    """A paper's reproduction; presets and seeds are what it takes if nobody says otherwise.
+
+    The module `report` beside it has its tables and figures, as a `pages.Report`.
+    """
 
     name: ClassVar[str]
     citation: ClassVar[str]
     presets: ClassVar[tuple[Preset, ...]] = ("text",)
     seeds: ClassVar[int] = 5
     scales: ClassVar[tuple[Scale, ...]] = ("full", "small", "tiny")
+    nothing: ClassVar[str] = "no finished runs of {}"
+    """What an empty folder has, said of the paper's name."""
 
     def cells(self, scale: Scale) -> tuple[str, ...]:
         """All there are."""
@@ -92,27 +96,28 @@ class Paper:
         raise NotImplementedError
 
     def write(self, asked: Asked) -> list[Path]:
-        """Tables, claims and figures of all that is below OUT, by the `report` beside the paper."""
-        report = importlib.import_module(f"{type(self).__module__}.report")
-        written: list[Path] = report.write_all(self, asked)
-        return written
+        """Tables, claims and figures of all that is below OUT."""
+        from coterie.studies import pages  # only here: pandas takes a while to import
+
+        return pages.write(self, asked)
 
 
 def pick(text: str, cells: Sequence[str]) -> tuple[str, ...]:
     """Cells from "B/100,A", where A means all that begin with A/; in the paper's order."""
+
+    def called(word: str) -> list[str]:
+        names = {cell: (cell.lower(), cell.lower().partition("/")[0]) for cell in cells}
+        return [cell for cell, either in names.items() if word.lower() in either]
+
     wanted = [word.strip() for word in text.split(",") if word.strip()]
     for word in wanted:
-        if not any(_matches(cell, word) for cell in cells):
-            kind = [cell for cell in cells if _matches(cell, word.partition("/")[0])]
-            raise UnknownName("cell", word, kind or cells)
-    return tuple(cell for cell in cells if any(_matches(cell, word) for word in wanted))
+        if not called(word):
+            raise UnknownName("cell", word, called(word.partition("/")[0]) or cells)
+    chosen = {cell for word in wanted for cell in called(word)}
+    return tuple(cell for cell in cells if cell in chosen)
 
 
-def _matches(cell: str, word: str) -> bool:
-    return word.lower() in (cell.lower(), cell.lower().partition("/")[0])
-
-
-def run_jobs(jobs: Iterable[Job], watch: Watch) -> int:
+def run_jobs(jobs: Iterable[Job], watch: Step) -> int:
     """Runs what is not finished, one job after the other, and returns how many ran.
 
     `watch` hears how much of all the work that is left has been done, in the jobs' own units of cost.
@@ -201,27 +206,30 @@ def train_in(
 @dataclass(frozen=True)
 class CellFile(Generic[R]):
     """The finished runs of a cell, a line each. `settings` is a fingerprint of all that decides a run but
-    what its line says: lines of other settings do not count.
+    what its line says, its `key`: lines of other settings do not count.
     """
 
     path: Path
     settings: str
     kind: type[R]
+    key: Callable[[R], Hashable]
 
-    def read(self, key: Callable[[R], Any]) -> dict[Any, R]:
+    def read(self) -> dict[Any, R]:
         """By key, each once."""
         lines = (self.kind(**e) for e in read_lines(self.path) if e["settings"] == self.settings)
-        return {key(run): run for run in lines}
+        return {self.key(run): run for run in lines}
 
     def job(
         self,
         label: str,
-        left: Sequence[Case],
+        cases: Iterable[Case],
         compute: Callable[[Case], Iterable[Any]],
         words: Callable[[Case], str],
         cost: float | None = None,
     ) -> Job:
-        """Computes the cases that are left; each run is kept as soon as it is finished."""
+        """Computes the cases that no finished run has for key; each run is kept as soon as it is finished."""
+        have = self.read()
+        left = [case for case in cases if case not in have]
 
         def run(step: Step) -> None:
             # and no half line that a kill left
@@ -237,7 +245,53 @@ class CellFile(Generic[R]):
 _origin = cache(origin)
 
 
-# data
+class LineStudy(Paper, Generic[R]):
+    """A study whose cells STUDY/WAY keep their runs in lines; `sources` has each study and its data."""
+
+    scales = ("full", "tiny")
+    sources: ClassVar[Mapping[str, str]]
+    ways: ClassVar[tuple[str, ...]]
+
+    def file(self, out: Path, scale: Scale, study: str, way: str) -> CellFile[R]:
+        raise NotImplementedError
+
+    def job(self, asked: Asked, study: str, way: str) -> Job:
+        """All runs of a cell."""
+        raise NotImplementedError
+
+    def kept(self, out: Path, scale: Scale) -> dict[tuple[str, str], list[R]]:
+        """All cells that have a finished run, in the order of the study."""
+        cells = itertools.product(self.sources, self.ways)
+        runs = {cell: list(self.file(out, scale, *cell).read().values()) for cell in cells}
+        return {cell: found for cell, found in runs.items() if found}
+
+    def cells(self, scale: Scale) -> tuple[str, ...]:
+        return tuple(f"{study}/{way}" for study in self.sources for way in self.ways)
+
+    def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Cells whose study has its data here or can get them, and a note on each other study."""
+        there, notes = list[str](), list[str]()
+        for study, source in self.sources.items():
+            try:
+                getattr(SOURCES.make(source), "fetch", lambda: None)()
+                there.append(study)
+            except BadData as error:
+                notes.append(f"{study} is left out: {error}")
+        return tuple(cell for cell in self.cells(scale) if cell.partition("/")[0] in there), tuple(notes)
+
+    def jobs(self, asked: Asked) -> list[Job]:
+        return [self.job(asked, *cell.split("/", 1)) for cell in asked.cells]
+
+
+# data and published figures
+
+
+def printed(text: str) -> dict[str, dict[str, str]]:
+    """A table of a paper, as printed: words by row and column. Columns lie two spaces or more apart; what a
+    line lacks at its end is left out.
+    """
+    head, *lines = (re.split(r"\s{2,}", line.strip()) for line in text.strip().splitlines())
+    return {row: dict(zip(head, words, strict=False)) for row, *words in lines}
 
 
 def fetch(names: Iterable[str], jobs: Sequence[Job], easier: Scale = "tiny") -> None:
@@ -249,20 +303,6 @@ def fetch(names: Iterable[str], jobs: Sequence[Job], easier: Scale = "tiny") -> 
             SOURCES.make(name).fetch()
         except BadData as error:
             raise BadData(f"{error}; or see it run with --scale {easier}") from None
-
-
-def at_hand(cells: Sequence[str], sources: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of cells STUDY/WAY those whose study has its data here or can get them, and a note on each other study;
-    `sources` names the data of each.
-    """
-    there, notes = list[str](), list[str]()
-    for study, source in sources.items():
-        try:
-            getattr(SOURCES.make(source), "fetch", lambda: None)()
-            there.append(study)
-        except BadData as error:
-            notes.append(f"{study} is left out: {error}")
-    return tuple(cell for cell in cells if cell.partition("/")[0] in there), tuple(notes)
 
 
 def with_test(data: Dataset, test: int) -> Dataset:

@@ -37,22 +37,31 @@ class Claim(Generic[R]):
 
 def above_zero(values: Sequence[float], digits: int = 1, overlap: float = 0.0) -> Verdict:
     """The mean lies above zero."""
-    mean, half, seeds, *_ = interval(values, overlap=overlap)
-    if seeds < 2:
-        return _without_interval(mean, seeds, digits)
-    word: Word = "holds" if mean - half > 0 else "fails" if mean + half < 0 else "undecided"
-    return Verdict(word, _number(mean, half, digits))
+    return _judged(values, digits, overlap, lambda low, high: (low > 0, high < 0))
 
 
 def near_zero(values: Sequence[float], margin: float, digits: int = 1, overlap: float = 0.0) -> Verdict:
     """The mean lies within the margin around zero; outside of it the claim fails."""
+
+    def sides(low: float, high: float) -> tuple[bool, bool]:
+        return -margin < low and high < margin, low > margin or high < -margin
+
+    return _judged(values, digits, overlap, sides)
+
+
+def _judged(
+    values: Sequence[float],
+    digits: int,
+    overlap: float,
+    sides: Callable[[float, float], tuple[bool, bool]],
+) -> Verdict:
+    """`sides` says of the ends of an interval whether it holds, and whether it fails."""
     mean, half, seeds, *_ = interval(values, overlap=overlap)
     if seeds < 2:
-        return _without_interval(mean, seeds, digits)
-    low, high = mean - half, mean + half
-    inside, outside = -margin < low and high < margin, low > margin or high < -margin
-    word: Word = "holds" if inside else "fails" if outside else "undecided"
-    return Verdict(word, _number(mean, half, digits))
+        return Verdict("undecided", f"{mean:+.{digits}f}, one seed" if seeds else "not run")
+    holds, fails = sides(mean - half, mean + half)
+    word: Word = "holds" if holds else "fails" if fails else "undecided"
+    return Verdict(word, f"{mean:+.{digits}f} ± {half:.{digits}f}")
 
 
 def every(parts: Mapping[str, Verdict]) -> Verdict:
@@ -68,14 +77,6 @@ def some(parts: Mapping[str, Verdict]) -> Verdict:
     word: Word = "holds" if "holds" in words else "undecided" if "undecided" in words else "fails"
     deciding = {name: v for name, v in parts.items() if v.word == word}
     return Verdict(word if words else "undecided", _listed(deciding))
-
-
-def _without_interval(mean: float, seeds: int, digits: int) -> Verdict:
-    return Verdict("undecided", f"{mean:+.{digits}f}, one seed" if seeds else "not run")
-
-
-def _number(mean: float, half: float, digits: int) -> str:
-    return f"{mean:+.{digits}f} ± {half:.{digits}f}"
 
 
 def _listed(parts: Mapping[str, Verdict]) -> str:

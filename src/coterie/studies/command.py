@@ -25,7 +25,7 @@ from coterie.core.errors import BadInput
 from coterie.runs.jobs import MOST, Say, processes, side_by_side
 from coterie.storage.atomic import write_whole
 from coterie.studies import PAPERS, drawing, paper
-from coterie.studies.base import PRESETS, Asked, Job, Paper, Watch, pick, run_jobs
+from coterie.studies.base import PRESETS, Asked, Job, Paper, Step, pick, run_jobs
 
 COMMANDS = {"reproduce": ("study", 30, "run a paper's experiments: its tables beside ours, claims, figures")}
 HELP = """Runs a paper's experiments, and writes its tables beside ours, its claims and its figures.
@@ -110,15 +110,13 @@ def _say_verdicts(page: str) -> None:
     """Each claim, and whether it holds under each preset; the page has the numbers."""
     from coterie.studies.pages import verdicts  # only here: pandas takes a while to import
 
-    table: Table | None = None
+    tables = list[Table]()
     for claim, *words in verdicts(page):
         if claim == "claim":
-            if table is not None:
-                screen.out.print(table)
-            table = Table("claim", *words, box=None, header_style="bold", pad_edge=False)
-        elif table is not None:
-            table.add_row(escape(claim), *(f"[{INK.get(word, 'dim')}]{word}[/]" for word in words))
-    if table is not None:
+            tables.append(Table("claim", *words, box=None, header_style="bold", pad_edge=False))
+        else:
+            tables[-1].add_row(escape(claim), *(f"[{INK.get(word, 'dim')}]{word}[/]" for word in words))
+    for table in tables:
         screen.out.print(table)
 
 
@@ -181,7 +179,7 @@ def run_all(jobs: Sequence[Job], seconds: float, at_once: int = 1) -> int:
         return _in_processes(jobs, watch, at_once) if at_once > 1 else run_jobs(jobs, watch)
 
 
-def _in_processes(jobs: Sequence[Job], watch: Watch, at_once: int) -> int:
+def _in_processes(jobs: Sequence[Job], watch: Step, at_once: int) -> int:
     """The same by several processes, each of which takes the next job that nobody has; all end with the
     first that cannot go on, or when time is up.
     """

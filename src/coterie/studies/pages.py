@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import pandas as pd
 
+from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval
 from coterie.show import figures
 from coterie.storage.atomic import write_whole
@@ -145,13 +148,27 @@ def run_rows(
     ]
 
 
-def write(
-    asked: Asked, text: str, rows: Sequence[Mapping[str, object]], draw: Callable[[], Mapping[str, Figure]]
-) -> list[Path]:
+@dataclass(frozen=True)
+class Report(Generic[R]):
+    """What a paper's module `report` has as REPORT. `read` gives all results below OUT, of which `page` makes
+    the text, `rows` the lines of the CSV and `draw` the figures by name.
+    """
+
+    read: Callable[[Asked, Any], R]
+    page: Callable[[Paper, Asked, R], str]
+    rows: Callable[[Asked, R], list[dict[str, Any]]]
+    draw: Callable[[Asked, R], dict[str, Figure]]
+
+
+def write(paper: Paper, asked: Asked) -> list[Path]:
     """results.md, results.csv and, if they are wanted and can be drawn, the figures."""
-    written = [write_whole(asked.out / "results.md", text)]
-    table: str = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
-    written.append(write_whole(asked.out / "results.csv", table))
+    report: Report[Any] = importlib.import_module(f"{type(paper).__module__}.report").REPORT
+    results = report.read(asked, paper)
+    if not results:
+        raise BadRun(f"{asked.out} has {paper.nothing.format(paper.name)}: run some cells first")
+    written = [write_whole(asked.out / "results.md", report.page(paper, asked, results))]
+    lines: str = pd.DataFrame(report.rows(asked, results)).to_csv(index=False, lineterminator="\n")
+    written.append(write_whole(asked.out / "results.csv", lines))
     if asked.figures != "none" and drawing.at_hand():
-        written += figures.write(asked.out / "figures", draw, asked.figures)
+        written += figures.write(asked.out / "figures", lambda: report.draw(asked, results), asked.figures)
     return written

@@ -24,19 +24,19 @@ TO_FILL = "*To be filled in by whoever answers for this model:*"
 
 
 def card(predictor: Predictor) -> str:
+    facts = predictor.facts
     parts = [
         f"# Model of {predictor.client}",
         _says(predictor),
         "## Intended use",
         f"{TO_FILL} for what, for whom, by whom; what must not be decided with it.",
-        *data(predictor),
-        *circle(predictor.facts),
-        *scores(predictor),
-        *calibration(predictor.facts),
-        *columns(predictor),
+        *([*_data(predictor), *_circle(facts), *_scores(predictor), *_calibration(facts)] if facts else []),
+        *_columns(predictor),
         *_limits(predictor),
-        *origin(predictor.facts),
     ]
+    if facts:
+        made = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
+        parts += ["## Made with", f"{made}; seed {facts['seed']}."]
     return html.escape("\n\n".join(parts), quote=False) + "\n"  # viewers of Markdown pass HTML on
 
 
@@ -51,10 +51,8 @@ def _says(predictor: Predictor) -> str:
     return f"Predicts {what}, by a {name}{size}.{means}"
 
 
-def data(predictor: Predictor) -> list[str]:
+def _data(predictor: Predictor) -> list[str]:
     facts = predictor.facts
-    if not facts:
-        return []
     rows = facts["rows"]
     lines = [
         f"Trained on {wording.several(rows['train'], 'row')} of {predictor.client}'s own; "
@@ -65,15 +63,13 @@ def data(predictor: Predictor) -> list[str]:
     if facts["labels"] and kinds:
         head = ["class" if predictor.classes else "rows", "training", "validation", "test"]
         counts = zip(*facts["labels"], strict=True)
-        lines.append(table(head, [[c, *map(str, n)] for c, n in zip(kinds, counts, strict=False)]))
+        lines.append(_table(head, [[c, *map(str, n)] for c, n in zip(kinds, counts, strict=False)]))
     if facts["notes"]:
         lines.append("What was done to its rows:\n\n" + "\n".join(f"- {note}" for note in facts["notes"]))
     return ["## Data", *lines]
 
 
-def circle(facts: Mapping[str, Any]) -> list[str]:
-    if not facts:
-        return []
+def _circle(facts: Mapping[str, Any]) -> list[str]:
     lines = [
         f"Learned by {facts['method']} in {wording.several(facts['rounds'], 'round')}, among "
         f"{wording.several(facts['clients'], 'client')}."
@@ -81,16 +77,14 @@ def circle(facts: Mapping[str, Any]) -> list[str]:
     if facts["circle"]:
         rows = [[n, f"{last:.3f}", f"{mean:.3f}"] for n, (last, mean) in facts["circle"].items()]
         lines.append("Whom it listened to, and how much:")
-        lines.append(table(["client", "last round", "mean of all rounds"], rows))
+        lines.append(_table(["client", "last round", "mean of all rounds"], rows))
     else:
         lines.append("The method weighs nobody, or no round was recorded.")
     return ["## Circle", *lines]
 
 
-def scores(predictor: Predictor) -> list[str]:
+def _scores(predictor: Predictor) -> list[str]:
     facts = predictor.facts
-    if not facts:
-        return []
     if not any(v is not None for v in facts["scores"].values()):
         return ["## Scores", "No rows were set aside for testing, so nothing is known of how good it is."]
     whose = "the client's own test rows, which no training saw"
@@ -109,21 +103,21 @@ def scores(predictor: Predictor) -> list[str]:
         for m, v in facts["scores"].items()
         if v is not None
     ]
-    return ["## Scores", *lines, table(["figure", "value"], named)]
+    return ["## Scores", *lines, _table(["figure", "value"], named)]
 
 
-def calibration(facts: Mapping[str, Any]) -> list[str]:
-    if not facts or not facts["calibration"]:
+def _calibration(facts: Mapping[str, Any]) -> list[str]:
+    if not facts["calibration"]:
         return []
     rows = [
         [f"{low:.2f} to {high:.2f}", f"{samples:.0f}", f"{mean:.3f}", f"{right / samples:.3f}"]
         for low, high, samples, mean, right in facts["calibration"]
     ]
     head = ["sure by", "test rows", "mean probability", "share that was right"]
-    return ["## Calibration", "How often it was right where it was that sure:", table(head, rows)]
+    return ["## Calibration", "How often it was right where it was that sure:", _table(head, rows)]
 
 
-def columns(predictor: Predictor) -> list[str]:
+def _columns(predictor: Predictor) -> list[str]:
     way = predictor.intake.way
     if way is None:
         return ["## Inputs", f"Numbers of shape {list(predictor.shape)}, taken as they are."]
@@ -138,7 +132,7 @@ def columns(predictor: Predictor) -> list[str]:
     lines = [
         "Columns are found by name, in any order. What lies outside of the training rows is predicted, and "
         "said so with each prediction.",
-        table(["column", "holds", "unit", "if missing", "in training rows"], rows),
+        _table(["column", "holds", "unit", "if missing", "in training rows"], rows),
     ]
     return ["## Columns", *lines]
 
@@ -184,13 +178,6 @@ def _limits(predictor: Predictor) -> list[str]:
     return ["## Limits", lines, f"{TO_FILL} known failures, who was left out."]
 
 
-def origin(facts: Mapping[str, Any]) -> list[str]:
-    if not facts:
-        return []
-    made = ", ".join(f"{name} {version}" for name, version in facts["versions"].items() if version)
-    return ["## Made with", f"{made}; seed {facts['seed']}."]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(c).replace("|", "\\|") for c in line) + " |" for line in lines)

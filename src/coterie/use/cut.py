@@ -98,7 +98,16 @@ def write_cut(folder: Path | str, client: str, cut: Cut, by: str) -> Cut:
     path = Path(folder)
     if not NAME.fits(by):
         raise BadInput(f"by={shown(by)} must be a name of 1 to 100 characters in one line: say who decides")
-    name, classes = _whose(path, client)
+    if is_exported(path):
+        try:
+            bundle = json.loads((path / BUNDLE).read_bytes())
+            known, classes = [str(bundle["client"])], [str(c) for c in bundle["classes"]]
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise BadRun(f"{path} is damaged ({error}): export it again") from None
+    else:
+        record = record_in(path)
+        known, classes = list(record.clients), list(record.about["classes"])
+    name = one_of(client, known, known, str(path))
     cut.check(name, classes)
     made = replace(cut, by=by, decided=time.strftime(WHEN))
     if is_exported(path):
@@ -122,19 +131,6 @@ def fitting(folder: Path, client: str, classes: tuple[str, ...]) -> Cut | None:
         except BadInput as error:
             raise _damaged(folder / (OF_ONE if is_exported(folder) else OF_RUN), str(error)) from None
     return cut
-
-
-def _whose(path: Path, client: str) -> tuple[str, list[str]]:
-    """The client that is meant, and the classes of its model."""
-    if not is_exported(path):
-        record = record_in(path)
-        return one_of(client, record.clients, record.clients, str(path)), list(record.about["classes"])
-    try:
-        bundle = json.loads((path / BUNDLE).read_bytes())
-        name, classes = str(bundle["client"]), [str(c) for c in bundle["classes"]]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise BadRun(f"{path} is damaged ({error}): export it again") from None
-    return one_of(client, [name], [name], str(path)), classes
 
 
 def _table(file: Path) -> dict[str, Any] | None:

@@ -52,47 +52,28 @@ def pushes(
     way, linear = intake.way, linear_of(model)
     assert way is not None
     assert asked.raw is not None
-    usual = np.concatenate([usual_of(p) for p in way.parts])
-    owners = np.array(way.owners)
+    usual, owners = np.concatenate([usual_of(p) for p in way.parts]), np.array(way.owners)
+    strength = np.zeros((len(asked.inputs), len(way.parts)))  # [row, column]
     if linear is not None:
-        strength = slope * _terms(linear, asked.inputs, usual, said, owners, len(way.parts))
+        w = linear.weight.detach().double().numpy()  # [output, input]
+        k = len(w)
+        apart = w if k == 1 else w - (w.sum(axis=0, keepdims=True) - w) / (k - 1)
+        each = apart[said] * (np.asarray(asked.inputs, dtype=np.float64) - usual)
+        for i, owner in enumerate(owners):
+            strength[:, owner] += each[:, i]
+        strength *= slope
     else:
-        strength = _occluded(answered, asked.inputs, usual, said, owners, len(way.parts))
+        rows, x = np.arange(len(asked.inputs)), asked.inputs
+        before = answered(x)[rows, said]
+        for column in sorted(set(owners.tolist())):
+            other = np.where(owners == column, usual.astype(x.dtype), x)
+            strength[:, column] = before - answered(other)[rows, said]
     found = []
     for row, strengths in zip(asked.raw[asked.kept], strength, strict=True):
         order = [i for i in np.argsort(-np.abs(strengths), kind="stable")[:most] if strengths[i] != 0]
         found.append(
             [Push(way.columns[i], _written(way.parts[i], row[i]), float(strengths[i])) for i in order]
         )
-    return found
-
-
-def _terms(layer: nn.Linear, x: Array, usual: Array, said: Array, owners: Array, columns: int) -> Array:
-    """[row, column] of a linear model."""
-    w = layer.weight.detach().double().numpy()  # [output, input]
-    k = len(w)
-    apart = w if k == 1 else w - (w.sum(axis=0, keepdims=True) - w) / (k - 1)
-    each = apart[said] * (np.asarray(x, dtype=np.float64) - usual)
-    return _by_column(each, owners, columns)
-
-
-def _occluded(
-    answered: Callable[[Array], Array], x: Array, usual: Array, said: Array, owners: Array, columns: int
-) -> Array:
-    """[row, column] of any other model."""
-    rows, found = np.arange(len(x)), np.zeros((len(x), columns))
-    before = answered(x)[rows, said]
-    for column in sorted(set(owners.tolist())):
-        other = np.where(owners == column, usual.astype(x.dtype), x)
-        found[:, column] = before - answered(other)[rows, said]
-    return found
-
-
-def _by_column(each: Array, owners: Array, columns: int) -> Array:
-    """Sums over the inputs of each column."""
-    found = np.zeros((len(each), columns))
-    for i, owner in enumerate(owners):
-        found[:, owner] += each[:, i]
     return found
 
 

@@ -82,16 +82,16 @@ def block_of(function: Callable[[Tensor], Tensor], x: Tensor) -> int:
         out = function(place).clone()
         for by in MOVES:
             place.copy_(tried.roll(by, 0))
-            if not alike(function(place), out.roll(by, 0)):
+            if not _alike(function(place), out.roll(by, 0)):
                 return 1
         place.copy_(tried)
         place[1::2] = 0.0
-        return BLOCK if alike(function(place)[::2], out[::2]) else 1
+        return BLOCK if _alike(function(place)[::2], out[::2]) else 1
     except (RuntimeError, ValueError, IndexError):  # a module that takes no other number of rows
         return 1
 
 
-def alike(one: Tensor, other: Tensor) -> bool:
+def _alike(one: Tensor, other: Tensor) -> bool:
     """To the last bit; what is no number counts as one."""
     return one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
 

@@ -120,7 +120,15 @@ def loaded(
             )
         kind = MODELS[made["name"]]
         maker = kind(**coerced(kind, made.get("options", {}), f"model {made['name']}"))
-        _refuse_other_shapes(maker, shape, outputs, own)
+        try:  # what a file claims costs no memory before its tensors bear it out
+            with torch.device("meta"):  # shapes without numbers
+                wanted = maker.build(shape, outputs, 0)
+        except CoterieError:
+            raise
+        except Exception:  # a model of somebody's own that cannot be built so is built as it is
+            wanted = None
+        if wanted is not None:
+            tree.fits(wanted, own)
         module = maker.build(shape, outputs, 0)
     else:
         module = copy.deepcopy(model).cpu()
@@ -130,11 +138,8 @@ def loaded(
 
 def _made_of(record: Record) -> dict[str, Any]:
     name = record.settings.model
-    return {
-        "name": name,
-        "options": dict(record.config.get(name, {})) if name in MODELS else {},
-        "plugins": list(record.settings.plugins),
-    }
+    options = dict(record.config.get(name, {})) if name in MODELS else {}
+    return {"name": name, "options": options, "plugins": list(record.settings.plugins)}
 
 
 def _classes_of(about: Any, model: nn.Module, shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -144,15 +149,3 @@ def _classes_of(about: Any, model: nn.Module, shape: tuple[int, ...]) -> tuple[s
     outputs = outputs_of(model.eval(), torch.zeros(1, *shape)).shape[1]
     named = list(about["classes"])
     return tuple(named + [str(c) for c in range(len(named), outputs)])
-
-
-def _refuse_other_shapes(maker: Any, shape: tuple[int, ...], outputs: int, own: Belief) -> None:
-    """What a file claims costs no memory before its tensors bear it out."""
-    try:
-        with torch.device("meta"):  # shapes without numbers
-            wanted = maker.build(shape, outputs, 0)
-    except CoterieError:
-        raise
-    except Exception:  # a model of somebody's own that cannot be built so is built as it is
-        return
-    tree.fits(wanted, own)

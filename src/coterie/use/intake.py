@@ -26,7 +26,6 @@ from coterie.use.trust import Judge, Refusal, Trust
 
 if TYPE_CHECKING:
     from coterie.data.quality.ranges import Ranges
-    from coterie.data.tables.apply_recipe import Misfit
     from coterie.data.tables.read import Table
     from coterie.data.tables.recipe import Recipe, Rule
 
@@ -165,19 +164,19 @@ class Intake:
         """Rows that were read, without those that could not be read or that the model cannot take."""
         assert self.way is not None
         known, broken = {(r.row, r.column) for r in refusals}, {r.row for r in refusals if not r.column}
+        impossible = (
+            (row, column, says, f"column {column!r}: {says}: correct it, or leave the row out")
+            for row, column, says in self.judge.impossible(raw)
+        )
         wrong = [
             Refusal(row, column, says, f"{place.at(row)}, {line}")
-            for row, column, says, line in (*_untakeable(self.way, raw), *self.impossible(raw))
+            for row, column, says, line in (*_untakeable(self.way, raw), *impossible)
             if (row, column) not in known and row not in broken
         ]
         trust = self.judge.trust(raw, place.lines, place.word, [*refusals, *wrong])
         asked = Asked(np.empty(0), raw, trust, tuple(said), place.name)
         with np.errstate(over="ignore"):  # what the model then says of such a row is no number, and refused
             return replace(asked, inputs=self.way.inputs(raw[asked.kept]))
-
-    def impossible(self, raw: Array) -> Iterator[tuple[int, str, str, str]]:
-        for row, column, says in self.judge.impossible(raw):
-            yield row, column, says, f"column {column!r}: {says}: correct it, or leave the row out"
 
     def read(self, table: Table) -> tuple[Array, list[Refusal], list[str]]:
         """[row, column] in the model's order, what of it cannot be read, and what is to be said of the table.
@@ -216,13 +215,11 @@ class Intake:
             for row, line in (enumerate(found.lines) if table.broken else ())
             if line in table.broken
         ]
-        refusals += [self.refusal(m, row) for m in found.misfits if m.column not in spare for row in m.rows]
+        for misfit in (m for m in found.misfits if m.column not in spare):
+            (line,) = self.in_use(Several([misfit.line])).lines
+            says = f"{misfit.column} {misfit.says.partition(': correct it')[0]}"
+            refusals += [Refusal(row, misfit.column, says, line) for row in misfit.rows]
         return found.raw[:, [names.index(name) for name in self.columns]], refusals, said
-
-    def refusal(self, misfit: Misfit, row: int) -> Refusal:
-        (line,) = self.in_use(Several([misfit.line])).lines
-        says = misfit.says.partition(": correct it")[0]
-        return Refusal(row, misfit.column, f"{misfit.column} {says}", line)
 
     @property
     def site(self) -> str:

@@ -9,13 +9,12 @@ probabilities    [n, class]; only of a classification
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from coterie.core.errors import BadInput
-from coterie.data.preparation import Part, Preparation
+from coterie.data.preparation import Part
 from coterie.use.predictor import Predictor
 
 CLOSE = 1e-4  # how far probabilities or numbers of the two may be apart, relative to the largest
@@ -39,11 +38,17 @@ def write_onnx(path: Path, predictor: Predictor) -> None:
     """Refused if what was written does not give the same for a few rows."""
     import onnx
 
-    whole, x = Whole(predictor).eval(), sample(predictor)
+    whole, x = _Whole(predictor).eval(), _sample(predictor)
     names = ["outputs", "probabilities"] if predictor.classifies else ["outputs"]
     given = "columns" if predictor.intake.way is not None else "inputs"
     rows = torch.export.Dim("rows")
-    with _quiet():
+    logger = logging.getLogger("torch.onnx")  # what the exporter says is not for the person at the keyboard
+    with ExitStack() as ends:
+        ends.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.ERROR)
+        ends.enter_context(warnings.catch_warnings())
+        ends.enter_context(redirect_stdout(io.StringIO()))
+        warnings.simplefilter("ignore")
         program = torch.onnx.export(
             whole,
             (x,),
@@ -56,24 +61,20 @@ def write_onnx(path: Path, predictor: Predictor) -> None:
         assert program is not None
         program.save(str(path), external_data=False)
     model = onnx.load(str(path))
+    # lowest and highest number of a column, or codes, where recorded: the file holds values against nothing
+    ways = predictor.intake.way.parts if predictor.intake.way is not None else ()
+    ranges = {part.column.name: part.training for part in ways if part.training is not None}
+    training = {n: [t.lowest, t.highest] if t.quantiles else list(t.codes) for n, t in ranges.items()}
     about = {
         "client": predictor.client,
         "columns": list(predictor.intake.columns),
         "classes": list(predictor.classes),
-        "training": {} if predictor.intake.way is None else _training_spans(predictor.intake.way),
+        "training": training,
     }
     entry = model.metadata_props.add()
     entry.key, entry.value = "coterie", json.dumps(about)
     onnx.save(model, str(path))
     _refuse_other(path, whole, x, given)
-
-
-def _training_spans(way: Preparation) -> dict[str, list[float]]:
-    """{column: lowest and highest number, or codes} in training, where recorded: the file itself holds values
-    against nothing.
-    """
-    found = {p.column.name: p.training for p in way.parts if p.training is not None}
-    return {n: [t.lowest, t.highest] if t.quantiles else list(t.codes) for n, t in found.items()}
 
 
 def _refuse_other(path: Path, whole: nn.Module, x: Tensor, given: str) -> None:
@@ -92,7 +93,7 @@ def _refuse_other(path: Path, whole: nn.Module, x: Tensor, given: str) -> None:
                 )
 
 
-def sample(predictor: Predictor) -> Tensor:
+def _sample(predictor: Predictor) -> Tensor:
     """A few rows that the model may be asked about."""
     draw = np.random.default_rng(0)
     way = predictor.intake.way
@@ -108,13 +109,13 @@ def sample(predictor: Predictor) -> Tensor:
     return torch.from_numpy(np.stack(columns, axis=1))
 
 
-class Whole(nn.Module):
+class _Whole(nn.Module):
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
         self.network, self.classifies = predictor.model, predictor.classifies
         self.rescaled = predictor.rescaled
         way = predictor.intake.way
-        self.parts = nn.ModuleList([] if way is None else [Made(p) for p in way.parts])
+        self.parts = nn.ModuleList([] if way is None else [_Made(p) for p in way.parts])
         self.precision = next(p.dtype for p in self.network.parameters() if p.is_floating_point())
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -124,7 +125,7 @@ class Whole(nn.Module):
         return (outputs, outputs.double().softmax(dim=1)) if self.classifies else (outputs,)
 
 
-class Made(nn.Module):
+class _Made(nn.Module):
     """A column's inputs [n, input] of raw numbers [n, 1]: `Part.made` in the operations that ONNX has."""
 
     codes: Tensor
@@ -147,17 +148,3 @@ class Made(nn.Module):
             known = raw if part.fill is None else torch.where(torch.isnan(raw), nothing + part.fill, raw)
             made = column.of.exported(column, known, self.codes)
         return torch.cat([made, nothing + float(part.absent)], dim=1) if part.told else made
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """What the exporter says of itself is not for the person at the keyboard."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

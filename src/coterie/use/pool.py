@@ -31,7 +31,7 @@ from coterie.use.predictor import Predictor
 
 
 @dataclass(frozen=True, eq=False)
-class Pooled(Predictor):
+class _Pooled(Predictor):
     """The network, drawn models [draw] with what is outside the posterior, and what to call after each."""
 
     draws: tuple[Belief, ...] = ()
@@ -66,7 +66,7 @@ def pooled(
     threshold: float = 0.0,
     tick: Callable[[], None] = lambda: None,
     called: str = "the pool",
-) -> Pooled:
+) -> _Pooled:
     """The predictor of a pool, or of the file it is in, for rows prepared as by `client`."""
     where = called if isinstance(pool, SavedPool) else str(pool)
     if not isinstance(pool, SavedPool):
@@ -77,7 +77,7 @@ def pooled(
         together = sample(posterior, samples, Key(seed).at("predict"))
         drawn = [tree.row(together, s) for s in range(samples)]
     whose = _whose_way(pool, client, where)
-    return Pooled(
+    return _Pooled(
         client=whose.client,
         task="classification",
         classes=classes_of(whose, network.classes),

@@ -227,10 +227,15 @@ def _sign_of(bounds: Bounds, values: Array) -> _Sign | None:
     training = bounds.training
     if len(known) < FEWEST_ROWS or not bounds.column.scaled or training is None or not training.quantiles:
         return None
-    before = distance(bounds, known, PLAIN if min(known.min(), training.lowest) <= 0 else LOG)
+    before = _distance(bounds, known, PLAIN if min(known.min(), training.lowest) <= 0 else LOG)
     if before <= APART and training.lowest <= np.median(known) <= training.highest:
         return None
-    return _sign_of_unit(bounds, known) or _sign_of_shift(bounds, known)
+    if (sign := _sign_of_unit(bounds, known)) is not None:
+        return sign
+    return _Sign(
+        f"{_against(bounds, float(np.median(known)))}: another unit, or other patients?",
+        f"{bounds.column.name} apart from training as a whole column",
+    )
 
 
 def _sign_of_gaps(bounds: Bounds, known: int, rows: int) -> _Sign | None:
@@ -252,7 +257,7 @@ def _sign_of_unit(bounds: Bounds, known: Array) -> _Sign | None:
     tried = list[tuple[float, Known]]()
     for unit in bounds.units:
         scale, converted = scale_of(unit.by), unit.by.factor * known + unit.by.offset
-        before, after = (distance(bounds, values, scale) for values in (known, converted))
+        before, after = (_distance(bounds, values, scale) for values in (known, converted))
         if after < CLOSE and after < BETTER * before:
             tried.append((after, unit))
     if not tried:
@@ -267,14 +272,6 @@ def _sign_of_unit(bounds: Bounds, known: Array) -> _Sign | None:
     )
 
 
-def _sign_of_shift(bounds: Bounds, known: Array) -> _Sign:
-    """Of a column that lies apart from training's, whatever the reason."""
-    return _Sign(
-        f"{_against(bounds, float(np.median(known)))}: another unit, or other patients?",
-        f"{bounds.column.name} apart from training as a whole column",
-    )
-
-
 def _against(bounds: Bounds, median: float) -> str:
     """A column's median and training's, and how many times as much it is."""
     training = bounds.training
@@ -284,7 +281,7 @@ def _against(bounds: Bounds, median: float) -> str:
     return f"{bounds.column.name} has a median of {median:.4g}, training's is {training.median:.4g}{ratio}"
 
 
-def distance(bounds: Bounds, values: Array, scale: Scale) -> float:
+def _distance(bounds: Bounds, values: Array, scale: Scale) -> float:
     """Of the median of values from training's, in spreads of the latter; infinite without a logarithm, and 0
     where half of training's values are one: then its range alone tells.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from coterie.core.learner import Learner
 from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.engines.threads import narrow
-from coterie.kernels import SGD, Adam
+from coterie.kernels import SGD
 from coterie.nets import InProcess
 from coterie.studies.bench.workloads import Workload, hosts_of, mixing
 
@@ -82,31 +82,25 @@ class Plain:
         return tree.stack([model.state_dict() for model in models])
 
     def train(self, model: nn.Module, loader: DataLoader[Any]) -> None:
-        optimizer = _make_optimizer(model, self.workload.local)
-        for x, y in _batches(loader, self.workload.local.epochs, self.workload.local.steps):
+        """So many epochs, or so many batches, going round the data as long as it takes."""
+        local = self.workload.local
+        shared: dict[str, Any] = {"lr": local.lr, "weight_decay": local.weight_decay}
+        optimizer: optim.Optimizer
+        if isinstance(local, SGD):
+            shared |= {"momentum": local.momentum, "nesterov": local.nesterov}
+            optimizer = optim.SGD(model.parameters(), **shared)
+        else:
+            kind = optim.AdamW if local.decoupled else optim.Adam
+            betas = (local.beta1, local.beta2)
+            optimizer = kind(model.parameters(), **shared, betas=betas, eps=local.eps)
+        passes = itertools.repeat(loader) if local.steps else itertools.repeat(loader, local.epochs)
+        batches = itertools.islice(itertools.chain.from_iterable(passes), local.steps or None)
+        for x, y in batches:
             optimizer.zero_grad()
             loss = self.criterion(model(x), y)
             loss.backward()
             optimizer.step()
             self.rows += len(y)
-
-
-def _make_optimizer(model: nn.Module, local: SGD | Adam) -> optim.Optimizer:
-    if isinstance(local, SGD):
-        return optim.SGD(
-            model.parameters(), lr=local.lr, momentum=local.momentum, nesterov=local.nesterov,
-            weight_decay=local.weight_decay,
-        )  # fmt: skip
-    kind = optim.AdamW if local.decoupled else optim.Adam
-    betas = (local.beta1, local.beta2)
-    return kind(model.parameters(), lr=local.lr, betas=betas, eps=local.eps, weight_decay=local.weight_decay)
-
-
-def _batches(loader: DataLoader[Any], epochs: int, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """So many epochs, or so many batches, going round the data as long as it takes."""
-    if steps:
-        return itertools.islice(itertools.chain.from_iterable(itertools.repeat(loader)), steps)
-    return itertools.chain.from_iterable(itertools.repeat(loader, epochs))
 
 
 def _average(states: Sequence[dict[str, Tensor]], shares: Sequence[float]) -> dict[str, Tensor]:
@@ -173,17 +167,15 @@ class Lean:
         moments = torch.zeros(0 if isinstance(local, SGD) else 2, len(self.flat))
         t = 0
         while left > 0:
-            for rows in torch.split(self.deal(len(y)), batch)[:left]:
+            order = (
+                torch.randperm(len(y), generator=self.generator) if local.shuffle else torch.arange(len(y))
+            )
+            for rows in torch.split(order, batch)[:left]:
                 t, left = t + 1, left - 1
                 self.grad.zero_()
                 torch.autograd.backward(F.cross_entropy(self.model(x[rows]), y[rows]))
                 self.step(moments, t)
                 self.rows += len(rows)
-
-    def deal(self, rows: int) -> Tensor:
-        if not self.workload.local.shuffle:
-            return torch.arange(rows)
-        return torch.randperm(rows, generator=self.generator)
 
     @torch.no_grad()
     def step(self, moments: Tensor, t: int) -> None:
@@ -198,12 +190,10 @@ class Lean:
         self.flat.addcdiv_(mean, spread, value=-local.lr / (1 - local.beta1**t))
 
     def unflatten(self, beliefs: Tensor) -> Beliefs:
-        named = list(self.model.named_parameters())
-        pieces = torch.split(beliefs, [p.numel() for _, p in named], dim=1)
-        return {
-            name: t.reshape(len(beliefs), *p.shape).clone()
-            for (name, p), t in zip(named, pieces, strict=True)
-        }
+        named = dict(self.model.named_parameters())
+        pieces = torch.split(beliefs, [p.numel() for p in named.values()], dim=1)
+        shaped = zip(named.items(), pieces, strict=True)
+        return {name: piece.reshape(len(beliefs), *p.shape).clone() for (name, p), piece in shaped}
 
 
 def _flatten(model: nn.Module) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from coterie.show.inks import inks
 from coterie.storage.atomic import write_whole
 from coterie.studies.bench.measure import Watch, measure
 from coterie.studies.bench.table import write_csv
-from coterie.studies.bench.workloads import WORKLOADS, Workload
+from coterie.studies.bench.workloads import WORKLOADS
 
 CLIENTS = (10, 100, 1000, 10_000)
 SAMPLES = (10, 30, 100, 300, 1000)
@@ -53,19 +53,16 @@ def sizes(quick: bool) -> Iterator[tuple[str, int, int]]:
         yield "samples", 4 if quick else AT_CLIENTS, m
 
 
-def _workload(clients: int, samples: int) -> Workload:
-    """One round of the linear workload at this size."""
-    name = f"linear-{clients}x{samples}"
-    return replace(WORKLOADS["linear-100"], name=name, about=name, sizes=(samples,) * clients, rounds=1)
-
-
 def scale(
     contenders: Sequence[str], repeats: int, quick: bool, watch: Watch = lambda contender: None
 ) -> list[_Point]:
     points = []
     for axis, clients, samples in sizes(quick):
+        called = f"linear-{clients}x{samples}"
+        sizes_of = (samples,) * clients
+        workload = replace(WORKLOADS["linear-100"], name=called, about=called, sizes=sizes_of, rounds=1)
         for name in contenders:
-            row = measure(_workload(clients, samples), [name], repeats, side=256, watch=watch)[0]
+            row = measure(workload, [name], repeats, side=256, watch=watch)[0]
             seconds = (row.samples / row.best, row.samples / row.median, row.first_seconds)
             points.append(_Point(axis, clients, samples, name, *seconds, row.peak_mb))
     return points

@@ -28,14 +28,6 @@ WHOLE_HEADINGS = (
 COLUMNS = tuple(f.name for f in dataclasses.fields(Row))
 
 
-def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows by workload, in the order in which they were measured."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.workload, []).append(row)
-    return found
-
-
 def cells(row: Row) -> tuple[str, ...]:
     """A row as people read it."""
     return (
@@ -75,47 +67,40 @@ def _screen_table(title: str, headings: Sequence[str], lines: Iterable[Sequence[
 def markdown(rows: Sequence[Row], command: str) -> str:
     """One table for all workloads, with the command, the commit and the machine."""
     lines = ["| workload | " + " | ".join(HEADINGS) + " |", "| --- | --- |" + " ---: |" * (len(HEADINGS) - 1)]
-    for name, group in _groups(rows).items():
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.workload, []).append(row)
+    for name, group in groups.items():
         for i, row in enumerate(group):
             lines.append(f"| {'' if i else f'`{name}`'} | " + " | ".join(cells(row)) + " |")
     lines += ["", f"{_where(command)} Best, then median of {rows[0].repeats} repeats.", ""]
-    for name, group in _groups(rows).items():
+    for name, group in groups.items():
         about = WORKLOADS[name].about if name in WORKLOADS else name
         lines.append(f"- `{name}`: {about}; limit {group[0].limit:,.0f} samples/s")
     return "\n".join(lines)
 
 
 def _where(command: str) -> str:
-    """What was run, of which commit, on which machine."""
-    return f"`{command}`, commit {commit() or 'unknown'}, {_machine()}."
-
-
-def _machine() -> str:
-    """The processor, its cores and torch, in a few words."""
-    return (
-        f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, "
-        f"torch {torch.__version__}, Python {platform.python_version()}"
-    )
-
-
-def _processor() -> str:
-    """The processor's name where the system tells it (Linux), otherwise its kind."""
+    """What was run, of which commit, on which machine: its processor where the system tells it (Linux)."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return (
+        f"`{command}`, commit {commit() or 'unknown'}, {names[0] if names else platform.machine()}, "
+        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}, "
+        f"Python {platform.python_version()}."
+    )
 
 
 def as_csv(rows: Sequence[Any]) -> str:
     """Dataclasses of one kind, a line each."""
-    text, columns = io.StringIO(), [f.name for f in dataclasses.fields(rows[0])]
+    text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(f.name for f in dataclasses.fields(rows[0]))
     for row in rows:
-        values = (getattr(row, name) for name in columns)
-        writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in values])
+        writer.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in vars(row).values())
     return text.getvalue()
 
 
@@ -128,15 +113,14 @@ def write_csv(path: str | Path, rows: Sequence[Any]) -> Path:
 
 def whole_on_screen(row: whole.Row) -> Table:
     """The two sides of one workload."""
-    ours, other = ((f"{b:.2f}", f"{m:.2f}") for b, m in _seconds(row))
-    lines = [("ours", *ours, "", ""), (row.beside, *other, _times(row.ratio_best), _times(row.ratio_median))]
+    ratios = _times(row.ratio_best), _times(row.ratio_median)
+    lines = [
+        ("ours", f"{row.ours_best:.2f}", f"{row.ours_median:.2f}", "", ""),
+        (row.beside, f"{row.other_best:.2f}", f"{row.other_median:.2f}", *ratios),
+    ]
     caption = f"target of ours: {row.target}; met: {'yes' if row.met else 'no'}"
     headings = ("", "seconds", "(median)", "x ours", "(median)")
     return _screen_table(f"{row.workload}: {row.repeats} repeats", headings, lines, caption)
-
-
-def _seconds(row: whole.Row) -> list[tuple[float, float]]:
-    return [(row.ours_best, row.ours_median), (row.other_best, row.other_median)]
 
 
 def whole_markdown(rows: Sequence[whole.Row], command: str) -> str:
@@ -144,13 +128,11 @@ def whole_markdown(rows: Sequence[whole.Row], command: str) -> str:
     lines = ["| workload | " + " | ".join(WHOLE_HEADINGS) + " |"]
     lines.append("| --- | --- |" + " ---: |" * 6 + " --- | --- |")
     for row in rows:
-        seconds = [f"{value:.2f}" for side in _seconds(row) for value in side]
+        times = (row.ours_best, row.ours_median, row.other_best, row.other_median)
         ratios = [_times(row.ratio_best), _times(row.ratio_median)]
-        cells = [f"`{row.workload}`", row.beside, *seconds, *ratios, row.target, "yes" if row.met else "no"]
+        seconds, met = [f"{value:.2f}" for value in times], "yes" if row.met else "no"
+        cells = [f"`{row.workload}`", row.beside, *seconds, *ratios, row.target, met]
         lines.append("| " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        f"{_where(command)} Best, then median of {rows[0].repeats} repeats; met by the medians.",
-        "",
-    ]
-    return "\n".join(lines + [f"- `{row.workload}`: {whole.WHOLES[row.workload].about}" for row in rows])
+    said = f"{_where(command)} Best, then median of {rows[0].repeats} repeats; met by the medians."
+    about = [f"- `{row.workload}`: {whole.WHOLES[row.workload].about}" for row in rows]
+    return "\n".join([*lines, "", said, "", *about])

@@ -146,8 +146,16 @@ def _beside_plain(name: str, about: str, target: Target) -> _Whole:
         ours = _command(f"{name}, ours", chosen.ours(), "--out", "{}/study")
         return ours, _command(f"{name}, plain", chosen.plain(data), "{}/scores.csv")
 
-    source = study.comparison.settings
-    return _Whole(name, about, "plain script", target, ready, lambda: _check_at_hand(name, source))
+    def check() -> None:
+        """A workload does not download: refused unless its data are there."""
+        settings = study.comparison.settings
+        if not settings.made("data").at_hand():
+            raise BadInput(
+                f"{name} needs data that is not at hand: coterie data fetch {settings.data}, or name other "
+                "--workloads"
+            )
+
+    return _Whole(name, about, "plain script", target, ready, check)
 
 
 def _first_run(folder: Path, quick: bool) -> tuple[Side, Side]:
@@ -301,15 +309,6 @@ def write_pictures(path: Path, train: int, test: int, seed: int = 0) -> None:
     truth = rng.normal(size=(SIDE * SIDE, CLASSES)).astype(np.float32)
     y = ((x.reshape(len(x), -1).astype(np.float32) - SHADES / 2) @ truth).argmax(axis=1)
     np.savez(path, train_x=x[:train], train_y=y[:train], test_x=x[train:], test_y=y[train:])
-
-
-def _check_at_hand(workload: str, settings: Settings) -> None:
-    """A workload does not download: refused unless its data are there."""
-    if not settings.made("data").at_hand():
-        raise BadInput(
-            f"{workload} needs data that is not at hand: coterie data fetch {settings.data}, or name other "
-            "--workloads"
-        )
 
 
 # commands in processes of their own: timed from start to end, and never left behind

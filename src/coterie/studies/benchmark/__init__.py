@@ -14,17 +14,16 @@ of another, so every seed searches for itself.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from coterie.api.folders import digest
 from coterie.api.tuning import Builder, Settings, Tuning, run_once, tune
 from coterie.core.errors import BadRun, CoterieWarning
 from coterie.metrics.table import headline
-from coterie.studies.base import Asked, CellFile, Job, Paper, Scale, at_hand
+from coterie.studies.base import Asked, CellFile, Job, LineStudy, Scale
 
 COSTS = ("steps", "bytes", "seconds")
 TUNING_SEED = 1000  # deals the rows of a search that serves all seeds, as no seed of the table does
@@ -264,67 +263,44 @@ def _trace(found: _Found, settings: Settings, builder: Builder) -> Trace:
     )
 
 
-def settings_of(name: str, way: str, scale: Scale) -> str:
-    """A fingerprint of all that decides a cell but its seed: others' results do not count."""
-    setting = SETTINGS[name].scaled(scale)
-    return digest({"setting": str(setting), "way": str(WAYS[way]), "search": str(SEARCHES[scale])})
-
-
-def _cell_file(out: Path, scale: Scale, name: str, way: str) -> CellFile[Trace]:
-    return CellFile(out / "text" / scale / name / f"{way}.jsonl", settings_of(name, way, scale), Trace)
-
-
-def kept(out: Path, scale: Scale, name: str, way: str) -> list[Trace]:
-    """The finished seeds of a cell, each once."""
-    found = _cell_file(out, scale, name, way).read(lambda trace: trace.seed)
-    return [found[seed] for seed in sorted(found)]
-
-
-def found_in(out: Path, scale: Scale) -> Mapping[tuple[str, str], list[Trace]]:
-    """All cells that have a seed, in the order of the study."""
-    cells = {(name, way): kept(out, scale, name, way) for name in SETTINGS for way in WAYS}
-    return {cell: traces for cell, traces in cells.items() if traces}
-
-
-class _Benchmark(Paper):
+class _Benchmark(LineStudy[Trace]):
     """Cells are setting/method: heart-disease/ditto, mnist-clusters/ifca, ..."""
 
     name = "benchmark"
     citation = "Thirty methods in eight settings, each tuned alike, a study of Coterie's own"
-    scales = ("full", "tiny")
+    nothing = "no results of {}"
+    sources: ClassVar[dict[str, str]] = {name: setting.run.data for name, setting in SETTINGS.items()}
+    ways = tuple(WAYS)
 
-    def cells(self, scale: Scale) -> tuple[str, ...]:
-        return tuple(f"{name}/{way}" for name in SETTINGS for way in WAYS)
-
-    def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return at_hand(self.cells(scale), {name: setting.run.data for name, setting in SETTINGS.items()})
+    def file(self, out: Path, scale: Scale, study: str, way: str) -> CellFile[Trace]:
+        """The fingerprint has all that decides a run but its seed."""
+        told = {"setting": str(SETTINGS[study].scaled(scale)), "way": str(WAYS[way])}
+        settings = digest({**told, "search": str(SEARCHES[scale])})
+        path = out / "text" / scale / study / f"{way}.jsonl"
+        return CellFile(path, settings, Trace, lambda trace: trace.seed)
 
     def jobs(self, asked: Asked) -> list[Job]:
-        builders = cache(lambda name: Builder())
-        return [_job_of(asked, cell, builders) for cell in asked.cells]
+        self.builders = cache(lambda name: Builder())
+        return super().jobs(asked)
 
+    def job(self, asked: Asked, study: str, way: str) -> Job:
+        """All seeds of a cell."""
+        setting, builders = SETTINGS[study].scaled(asked.scale), self.builders
 
-def _job_of(asked: Asked, cell: str, builders: Callable[[str], Builder]) -> Job:
-    """All seeds of a cell."""
-    name, _, way = cell.partition("/")
-    setting, search = SETTINGS[name].scaled(asked.scale), SEARCHES[asked.scale]
-    have = {t.seed for t in kept(asked.out, asked.scale, name, way)}
-    left = [seed for seed in range(asked.seeds) if seed not in have]
+        @cache
+        def look(seed: int) -> _Found:
+            mine, settings = WAYS[way].on(setting.run.model), replace(setting.run, seed=seed)
+            return _searched(mine, settings, SEARCHES[asked.scale], builders(study))
 
-    @cache
-    def look(seed: int) -> _Found:
-        mine, settings = WAYS[way].on(setting.run.model), replace(setting.run, seed=seed)
-        return _searched(mine, settings, search, builders(name))
+        def compute(seed: int) -> list[Trace]:
+            once = look(TUNING_SEED) if setting.published else None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CoterieWarning)  # of trials with a rate that is too high
+                found = once or look(seed)
+                return [_trace(found, replace(found.settings, seed=seed, deal=None), builders(study))]
 
-    def compute(seed: int) -> list[Trace]:
-        once = look(TUNING_SEED) if setting.published else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CoterieWarning)  # of trials with a rate that is too high
-            found = once or look(seed)
-            return [_trace(found, replace(found.settings, seed=seed, deal=None), builders(name))]
-
-    file = _cell_file(asked.out, asked.scale, name, way)
-    return file.job(cell, left, compute, lambda seed: f"seed {seed}")
+        file = self.file(asked.out, asked.scale, study, way)
+        return file.job(f"{study}/{way}", range(asked.seeds), compute, lambda seed: f"seed {seed}")
 
 
 PAPER = _Benchmark()

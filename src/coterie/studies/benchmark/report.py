@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from coterie.core.errors import BadRun
 from coterie.metrics.ranks import cliques
 from coterie.metrics.summary import Interval, interval, worst
 from coterie.studies import drawing, pages
-from coterie.studies.base import Asked, Paper, Scale
-from coterie.studies.benchmark import COSTS, FAMILIES, SEARCHES, SETTINGS, WAYS, Trace, found_in
+from coterie.studies.base import Asked, LineStudy, Paper, Scale
+from coterie.studies.benchmark import COSTS, FAMILIES, SEARCHES, SETTINGS, WAYS, Trace
 from coterie.studies.benchmark import standings as words
-from coterie.studies.benchmark.standings import Cell, Standing, by_seed, cells, gains, settings_in, standing
+from coterie.studies.benchmark.standings import Standing, by_seed, cells, gains, settings_in, standing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,41 +24,46 @@ if TYPE_CHECKING:
 AGAINST = ("local", "fedavg")
 
 
-def write_all(paper: Paper, asked: Asked) -> list[Path]:
-    found = found_in(asked.out, asked.scale)
-    lines = [_line(*cell, t) for cell, traces in found.items() for t in traces]
-    if not lines:
-        raise BadRun(f"{asked.out} has no results of {paper.name}: run some cells first")
-    frame = pd.DataFrame(lines)
-    origins = {t.origin["commit"]: t.origin for traces in found.values() for t in traces}
+Runs = Mapping[tuple[str, str], Sequence[Trace]]  # by setting and method
+
+
+def _read(asked: Asked, paper: LineStudy[Trace]) -> Runs:
+    runs = paper.kept(asked.out, asked.scale)
+    return {cell: sorted(found, key=lambda t: t.seed) for cell, found in runs.items()}
+
+
+def _rows(asked: Asked, results: Runs) -> list[dict[str, Any]]:
+    """One line for each seed of a cell."""
+    return [_line(*cell, found) for cell, traces in results.items() for found in traces]
+
+
+def _page(paper: Paper, asked: Asked, results: Runs) -> str:
+    frame = pd.DataFrame(_rows(asked, results))
+    origins = {t.origin["commit"]: t.origin for traces in results.values() for t in traces}
+    seeds = {"/".join(cell): max(t.seed for t in traces) + 1 for cell, traces in results.items()}
     search, failed = SEARCHES[asked.scale], int(frame["failed"].sum())
-    text = pages.joined(
+    shown = words.PICTURES.items() if asked.figures != "none" and drawing.at_hand() else ()
+    return pages.joined(
         f"# {paper.name}",
         f"{paper.citation}: `coterie.studies.benchmark`.",
-        f"- {len(found)} cells, seeds {frame['seed'].min()} to {frame['seed'].max()}\n"
+        f"- {len(results)} cells, seeds {frame['seed'].min()} to {frame['seed'].max()}\n"
         + pages.facts(
             f"for each: {search.trials} trials on {search.folds} folds of the training rows; {failed} of "
             "all trials diverged or were refused",
             origins.values(),
         ),
-        pages.commands(
-            paper, "text", asked.scale, {"/".join(c): max(t.seed for t in ts) + 1 for c, ts in found.items()}
-        ),
-        *_pictures(asked),
+        pages.commands(paper, "text", asked.scale, seeds),
+        *(f"![{said}](figures/{name}.{asked.figures})" for name, said in shown),
         body(frame, asked.scale),
     )
-    return pages.write(asked, text, lines, partial(_draw, frame))
-
-
-def _pictures(asked: Asked) -> list[str]:
-    if asked.figures == "none" or not drawing.at_hand():
-        return []
-    return [f"![{said}](figures/{name}.{asked.figures})" for name, said in words.PICTURES.items()]
 
 
 def _line(setting: str, way: str, found: Trace) -> dict[str, Any]:
-    """One line for each seed of a cell."""
     clients = list(found.headline.values())
+
+    def mean(by_client: Mapping[str, float]) -> float | None:
+        return round(float(np.mean(list(by_client.values()))), 6) if by_client else None
+
     return {
         "setting": setting,
         "method": way,
@@ -68,8 +71,8 @@ def _line(setting: str, way: str, found: Trace) -> dict[str, Any]:
         "clients": len(clients),
         "mean": round(float(np.mean(clients)), 6),
         "worst": round(worst(clients, higher=True), 6),
-        "loss": _rounded(found.loss),
-        "ece": _rounded(found.ece),
+        "loss": mean(found.loss),
+        "ece": mean(found.ece),
         "expected": round(found.expected, 6),
         "steps": int(found.steps),
         "bytes": int(found.bytes),
@@ -78,10 +81,6 @@ def _line(setting: str, way: str, found: Trace) -> dict[str, Any]:
         "options": json.dumps(found.found, sort_keys=True),
         "commit": found.origin["commit"],
     }
-
-
-def _rounded(by_client: dict[str, float]) -> float | None:
-    return round(float(np.mean(list(by_client.values()))), 6) if by_client else None
 
 
 def body(frame: pd.DataFrame, scale: Scale) -> str:
@@ -121,34 +120,27 @@ def figures(frame: pd.DataFrame, figure: str, higher: bool = True) -> str:
     """Methods downwards by family, settings to the right."""
     by_setting = {name: cells(frame, name, figure, higher) for name in settings_in(frame)}
     shown = {name: found for name, found in by_setting.items() if found}
-    lines = [
-        [way, *(_said(found.get(way)) for found in shown.values())]
-        for way in WAYS
-        if any(way in found for found in shown.values())
-    ]
+    lines = []
+    for way in [w for w in WAYS if any(w in found for found in shown.values())]:
+        line = [way]
+        for found in shown.values():
+            text = pages.plus_minus(found[way].found) if way in found else "–"
+            best, tied = way in found and found[way].best, way in found and found[way].tied
+            line.append(f"**{text}**" if best else f"{text} †" if tied else text)
+        lines.append(line)
     return pages.table(["method", *shown], lines)
-
-
-def _said(cell: Cell | None) -> str:
-    if cell is None:
-        return "–"
-    text = pages.plus_minus(cell.found)
-    return f"**{text}**" if cell.best else f"{text} †" if cell.tied else text
 
 
 def _ranks(means: Standing | None, low: Standing | None) -> str:
     if means is None or low is None:
         return "Ranks need two settings in which two methods are there."
+    family_of = {way: family for family, ways in FAMILIES.items() for way in ways}
     lines = [
-        [place, way, _family_of(way), f"{rank:.1f}", f"{low.ranks[way]:.1f}"]
+        [place, way, family_of[way], f"{rank:.1f}", f"{low.ranks[way]:.1f}"]
         for place, (way, rank) in enumerate(means.ranks.items(), start=1)
     ]
     head = ["place", "method", "family", "mean rank", "mean rank of its worst client"]
     return "\n\n".join([words.ranks_of(means, low), pages.table(head, lines)])
-
-
-def _family_of(way: str) -> str:
-    return next(family for family, ways in FAMILIES.items() if way in ways)
 
 
 def _against(over: dict[str, dict[str, dict[str, Interval]]]) -> str:
@@ -171,26 +163,25 @@ def costs(frame: pd.DataFrame) -> str:
     tables = {kind: [by_seed(frame, name, kind) for name in settings_in(frame)] for kind in COSTS}
     lines = []
     for way in [w for w in WAYS if w in set(frame["method"])]:
-        shares = ([r for table in tables[kind] if (r := _ratio(table, way)) is not None] for kind in COSTS)
-        lines.append([way, *map(_geometric, shares)])
+        line = [way]
+        for kind in COSTS:
+            known = [table for table in tables[kind] if {way, "fedavg"} <= set(table.columns)]
+            ratios = [float(table[way].mean() / table["fedavg"].mean()) for table in known]
+            if ratios and min(ratios) > 0:
+                line.append(f"{math.exp(float(np.mean(np.log(ratios)))):.2g}")
+            elif ratios:
+                line.append("0" if max(ratios) <= 0 else f"0 to {max(ratios):.2g}")
+            else:
+                line.append("–")
+        lines.append(line)
     return pages.table(["method", *COSTS], lines)
 
 
-def _ratio(table: pd.DataFrame, way: str) -> float | None:
-    if way not in table.columns or "fedavg" not in table.columns:
-        return None
-    return float(table[way].mean() / table["fedavg"].mean())
+def _draw(asked: Asked, results: Runs) -> dict[str, Figure]:
+    return draw_of(pd.DataFrame(_rows(asked, results)))
 
 
-def _geometric(ratios: list[float]) -> str:
-    if not ratios:
-        return "–"
-    if min(ratios) <= 0:
-        return "0" if max(ratios) <= 0 else "0 to " + f"{max(ratios):.2g}"
-    return f"{math.exp(float(np.mean(np.log(ratios)))):.2g}"
-
-
-def _draw(frame: pd.DataFrame) -> dict[str, Figure]:
+def draw_of(frame: pd.DataFrame) -> dict[str, Figure]:
     standings = {"ranks": standing(frame, "mean"), "ranks-of-the-worst": standing(frame, "worst")}
     made = {name: _critical_difference(found) for name, found in standings.items() if found is not None}
     return made | {"gains": _gain_picture(frame)}
@@ -238,3 +229,6 @@ def _gain_picture(frame: pd.DataFrame) -> Figure:
         number.set_weight("normal" if found[row][column].side == 0 else "bold")
     figure.colorbar(shown, ax=plot, label="points above training alone; bold: clearly")
     return figure
+
+
+REPORT = pages.Report(_read, _page, _rows, _draw)

@@ -4,7 +4,7 @@ who is best or tied with it, gains, and ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -71,15 +71,10 @@ def by_seed(frame: pd.DataFrame, setting: str, figure: str) -> pd.DataFrame:
     return mine[[way for way in WAYS if way in mine.columns]]
 
 
-def _ranking(columns: Sequence[str]) -> list[str]:
-    """Those that take part in ranks: yardsticks stand beside them."""
-    return [way for way in columns if not WAYS[way].yardstick]
-
-
 def cells(frame: pd.DataFrame, setting: str, figure: str, higher: bool = True) -> dict[str, Cell]:
     """Each method's figure in a setting, with the best and its ties marked among those that are ranked."""
     table, overlap = by_seed(frame, setting, figure), SETTINGS[setting].overlap
-    means = table.mean()[_ranking(table.columns)]
+    means = table.mean()[[way for way in table.columns if not WAYS[way].yardstick]]
     if table.empty or means.isna().all():
         return {}
     best = str(means.idxmax() if higher else means.idxmin())
@@ -188,17 +183,14 @@ def by_kind(over: Mapping[str, Mapping[str, Interval]]) -> list[str]:
             if not WAYS[way].yardstick and all(name in by for name in names)
         }
         first = sorted((way for way in found if way != "local"), key=lambda way: -found[way])[:3]
+        points_of = {way: f"{100 * gain:+.1f}".replace("-", "−") for way, gain in found.items()}
         if first and "fedavg" in found:
-            listed = ", ".join(f"{way} {_points_of(found[way])}" for way in first)
+            listed = ", ".join(f"{way} {points_of[way]}" for way in first)
             points.append(
                 f"{kind[0].upper()}{kind[1:]} ({', '.join(names)}): over training alone, in points and in "
-                f"the mean of these settings, {listed}; one average for all {_points_of(found['fedavg'])}."
+                f"the mean of these settings, {listed}; one average for all {points_of['fedavg']}."
             )
     return points
-
-
-def _points_of(gain: float) -> str:
-    return f"{100 * gain:+.1f}".replace("-", "−")
 
 
 def _simple(frame: pd.DataFrame) -> str:
@@ -216,38 +208,40 @@ def _simple(frame: pd.DataFrame) -> str:
     )
 
 
+def _times_apart(over: Mapping[str, Mapping[str, Interval]], side: int) -> dict[str, int]:
+    """In how many settings each method is clearly better (1), or worse (-1), than training alone."""
+    ways = {way: found for way, found in over.items() if not WAYS[way].yardstick}
+    return {way: sum(f.side == side for f in found.values()) for way, found in ways.items()}
+
+
+def _most_first(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{way} ({n})" for way, n in sorted(counts.items(), key=lambda e: -e[1]) if n)
+
+
 def harmless(over: Mapping[str, Mapping[str, Interval]]) -> str:
     """Methods that nowhere lose clearly to training alone, and gain clearly somewhere."""
-    gaining = {
-        way: sum(f.side > 0 for f in found.values())
-        for way, found in over.items()
-        if way != "local" and not WAYS[way].yardstick and all(f.side >= 0 for f in found.values())
-    }
-    listed = [f"{way} ({n})" for way, n in sorted(gaining.items(), key=lambda e: -e[1]) if n]
+    better, worse = _times_apart(over, 1), _times_apart(over, -1)
+    listed = _most_first({way: n for way, n in better.items() if way != "local" and not worse[way]})
     if not listed:
         return "No method is clearly better than training alone somewhere and nowhere clearly worse."
     return (
         "Nowhere clearly worse than training alone, and clearly better in as many settings as the bracket "
-        f"says: {', '.join(listed)}."
+        f"says: {listed}."
     )
 
 
 def harmful(over: Mapping[str, Mapping[str, Interval]]) -> str:
     """Methods that are clearly worse than training alone in some settings."""
-    losing = {
-        way: sum(f.side < 0 for f in found.values()) for way, found in over.items() if not WAYS[way].yardstick
-    }
-    listed = [f"{way} ({n})" for way, n in sorted(losing.items(), key=lambda e: -e[1]) if n]
-    return f"Clearly worse than training alone in so many settings: {', '.join(listed)}." if listed else ""
+    listed = _most_first(_times_apart(over, -1))
+    return f"Clearly worse than training alone in so many settings: {listed}." if listed else ""
 
 
 def _families(means: Standing | None) -> str:
     if means is None:
         return ""
-    by_family = {
-        family: np.mean([means.ranks[w] for w in ways if w in means.ranks])
-        for family, ways in FAMILIES.items()
-        if any(w in means.ranks for w in ways)
+    ranks_of_family = {
+        family: [means.ranks[w] for w in ways if w in means.ranks] for family, ways in FAMILIES.items()
     }
+    by_family = {family: np.mean(ranks) for family, ranks in ranks_of_family.items() if ranks}
     listed = ", ".join(f"{f} {r:.1f}" for f, r in sorted(by_family.items(), key=lambda e: e[1]))
     return f"Mean ranks by family: {listed}."

@@ -25,19 +25,19 @@ import dataclasses
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from coterie.api.folders import digest
 from coterie.api.train import train
-from coterie.core.client import Client, Samples
+from coterie.core.client import Samples
 from coterie.core.errors import BadInput, CoterieWarning
 from coterie.core.kernel import Trainer
 from coterie.core.method import METHODS
 from coterie.kernels import SGD, Adam
-from coterie.studies.base import Asked, CellFile, Job, Paper, Scale, at_hand
+from coterie.studies.base import Asked, CellFile, Job, LineStudy, Scale
 from coterie.studies.flamby.federations import FEDERATIONS, POOLED, Federation, model_of, rows_of, score
 
 FIRST_SEED = 42
@@ -86,9 +86,8 @@ RATED = "-0.01"
 TINY = {"rounds": 2, "updates": 3, "epochs": 1}
 
 
-def ways() -> tuple[str, ...]:
-    """What there is to run, in the order of the tables."""
-    return (*BASELINES, *PUBLISHED_WAYS, AS_RUN, *(f"{name}{RATED}" for name in (*AT_OUR_RATE, *PERSONAL)))
+WAYS = (*BASELINES, *PUBLISHED_WAYS, AS_RUN, *(f"{name}{RATED}" for name in (*AT_OUR_RATE, *PERSONAL)))
+"""What there is to run, in the order of the tables."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,14 @@ def run(name: str, study: Federation, way: str, seed: int, long: Length) -> dict
     called = way.removesuffix(RATED)
     rate, options = PUBLISHED_WAYS[way][name] if way in PUBLISHED_WAYS else (OURS, OPTIONS.get(called, {}))
     if called in HELD_OUT:
-        clients = [_held_out(c, HELD_OUT[called], seed) for c in clients]
+        for i, client in enumerate(clients):  # some of its training rows are for validation
+            rows_in_turn = torch.randperm(len(client.train), generator=torch.Generator().manual_seed(seed))
+            last = round(HELD_OUT[called] * len(client.train))
+            learn, validate = (
+                Samples(client.train.x[some], client.train.y[some])
+                for some in (rows_in_turn[last:], rows_in_turn[:last])
+            )
+            clients[i] = dataclasses.replace(client, train=learn, validation=validate)
     rounds = long.rounds + (called == "finetune")
     method = METHODS.make(called, local=_sgd(study, rate, long), **options)
     made = train(model, clients, method, rounds=rounds, evaluate=rounds, **told)
@@ -156,16 +162,6 @@ def run(name: str, study: Federation, way: str, seed: int, long: Length) -> dict
     if made.shared is not None and called != "finetune":
         found[POOLED] = score(name, made.shared, rows.tests[POOLED])
     return found
-
-
-def _held_out(client: Client, share: float, seed: int) -> Client:
-    """The client with some of its training rows for validation."""
-    rows = torch.randperm(len(client.train), generator=torch.Generator().manual_seed(seed))
-    last = round(share * len(rows))
-    train, validation = (
-        Samples(client.train.x[some], client.train.y[some]) for some in (rows[last:], rows[:last])
-    )
-    return dataclasses.replace(client, train=train, validation=validation)
 
 
 def _sgd(study: Federation, rate: float, long: Length) -> Trainer:
@@ -184,26 +180,7 @@ def turns_of_first(clients: int, rounds: int, seed: int) -> int:
     return drawn[:rounds].count(0)
 
 
-def _settings_of(name: str, way: str, scale: Scale) -> str:
-    """A fingerprint of all that decides a run but its seed: others' results do not count."""
-    study = FEDERATIONS[name]
-    called = way.removesuffix(RATED)
-    own = [OPTIONS.get(called), HELD_OUT.get(called)] if called != "finetune" and called in PERSONAL else []
-    mine = (OURS, way, *(o for o in own if o))
-    told = {"study": str(study), "way": repr(PUBLISHED_WAYS.get(way, {}).get(name, mine))}
-    return digest({**told, "length": str(_length_of(study, scale))})
-
-
-def _cell_file(out: Path, scale: Scale, name: str, way: str) -> CellFile[Trace]:
-    return CellFile(out / "text" / scale / name / f"{way}.jsonl", _settings_of(name, way, scale), Trace)
-
-
-def kept(out: Path, scale: Scale, name: str, way: str) -> list[Trace]:
-    """The finished runs of a cell, each once."""
-    return list(_cell_file(out, scale, name, way).read(lambda trace: trace.seed).values())
-
-
-class _Flamby(Paper):
+class _Flamby(LineStudy[Trace]):
     """Cells are federation/way: heart/fedavg, brca/scaffold, ..."""
 
     name = "flamby"
@@ -211,29 +188,31 @@ class _Flamby(Paper):
         "Ogier du Terrail et al., FLamby: datasets and benchmarks for cross-silo federated learning in "
         "realistic healthcare settings, 2022"
     )
-    scales = ("full", "tiny")
+    nothing = "no results of {}"
+    sources: ClassVar[dict[str, str]] = {name: study.source for name, study in FEDERATIONS.items()}
+    ways = WAYS
 
-    def cells(self, scale: Scale) -> tuple[str, ...]:
-        return tuple(f"{name}/{way}" for name in FEDERATIONS for way in ways())
+    def file(self, out: Path, scale: Scale, study: str, way: str) -> CellFile[Trace]:
+        """The fingerprint has all that decides a run but its seed."""
+        called = way.removesuffix(RATED)
+        ours = called != "finetune" and called in PERSONAL
+        own = [OPTIONS.get(called), HELD_OUT.get(called)] if ours else []
+        chosen = PUBLISHED_WAYS.get(way, {}).get(study, (OURS, way, *(o for o in own if o)))
+        told = {"study": str(FEDERATIONS[study]), "way": repr(chosen)}
+        settings = digest({**told, "length": str(_length_of(FEDERATIONS[study], scale))})
+        path = out / "text" / scale / study / f"{way}.jsonl"
+        return CellFile(path, settings, Trace, lambda trace: trace.seed - FIRST_SEED)
 
-    def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return at_hand(self.cells(scale), {name: study.source for name, study in FEDERATIONS.items()})
+    def job(self, asked: Asked, study: str, way: str) -> Job:
+        """All seeds of a cell."""
 
-    def jobs(self, asked: Asked) -> list[Job]:
-        return [_job_of(asked, cell) for cell in asked.cells]
+        def compute(seed: int) -> list[Trace]:
+            return [trace(study, way, seed, _length_of(FEDERATIONS[study], asked.scale))]
 
-
-def _job_of(asked: Asked, cell: str) -> Job:
-    """All seeds of a cell."""
-    name, _, way = cell.partition("/")
-    have = {t.seed - FIRST_SEED for t in kept(asked.out, asked.scale, name, way)}
-    left = [seed for seed in range(asked.seeds) if seed not in have]
-
-    def compute(seed: int) -> list[Trace]:
-        return [trace(name, way, seed, _length_of(FEDERATIONS[name], asked.scale))]
-
-    file = _cell_file(asked.out, asked.scale, name, way)
-    return file.job(cell, left, compute, lambda seed: f"seed {FIRST_SEED + seed}")
+        file = self.file(asked.out, asked.scale, study, way)
+        return file.job(
+            f"{study}/{way}", range(asked.seeds), compute, lambda seed: f"seed {FIRST_SEED + seed}"
+        )
 
 
 PAPER = _Flamby()

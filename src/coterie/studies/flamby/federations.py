@@ -104,8 +104,7 @@ def _heart() -> _Rows:
         mine = np.flatnonzero(whose == hospital)
         train[mine[trained_on(y[mine])]] = True
     parts = {h: (whose == h) for h in HOSPITALS} | {POOLED: np.ones(len(y), dtype=bool)}
-    made = {n: _client(n, x[mine], y[mine], train[mine]) for n, mine in parts.items()}
-    return _gathered(made)
+    return _gathered({name: _client(name, x[mine], y[mine], train[mine]) for name, mine in parts.items()})
 
 
 def trained_on(y: Array) -> Array:
@@ -141,19 +140,12 @@ def _brca() -> _Rows:
     dealt = deal_clients(data, Silos(), None, Key(0))
     by_name = {c.name: c for c in dealt.clients}
     parts = [by_name[name] for name in REGIONS]
-    pooled = Client(
-        name=POOLED,
-        train=_joined([c.train for c in parts]),
-        validation=_joined([c.validation for c in parts]),
-        test=_joined([c.test for c in parts]),
-        features=parts[0].features,
-        censored=True,
+    train, validation, test = (
+        Samples(torch.cat([s.x for s in pools]), torch.cat([s.y for s in pools]))
+        for pools in zip(*((c.train, c.validation, c.test) for c in parts), strict=True)
     )
+    pooled = Client(POOLED, train, test, validation, features=parts[0].features, censored=True)
     return _gathered({c.name: c for c in (*parts, pooled)})
-
-
-def _joined(some: list[Samples]) -> Samples:
-    return Samples(torch.cat([s.x for s in some]), torch.cat([s.y for s in some]))
 
 
 def _gathered(made: dict[str, Client]) -> _Rows:

@@ -9,6 +9,8 @@ are standardised at all.
 
 from __future__ import annotations
 
+from coterie.studies.base import printed
+
 Figure = tuple[float, float]
 """Mean and standard deviation."""
 
@@ -38,17 +40,15 @@ cyclic      0.5302 .1009  0.8182 .0557  0.7037 .0314  0.4250 .1991  0.8723 .2154
 """
 
 
-def _read(text: str) -> dict[str, dict[str, Figure]]:
-    """By way and test rows; what a line has no figures for is left out."""
-    head, *lines = text.strip("\n").splitlines()
-    found = {}
-    for way, *words in map(str.split, lines):
-        values = [float(word) for word in words]
-        found[way] = dict(zip(head.split(), zip(values[::2], values[1::2], strict=True), strict=False))
-    return found
+def _figures(text: str) -> dict[str, dict[str, Figure]]:
+    """By way and test rows."""
+    return {
+        way: {test: (float(words.split()[0]), float(words.split()[1])) for test, words in line.items()}
+        for way, line in printed(text).items()
+    }
 
 
-PUBLISHED = {"heart": _read(HEART), "brca": _read(BRCA)}
+PUBLISHED = {"heart": _figures(HEART), "brca": _figures(BRCA)}
 FINE_TUNED: Figure = (0.735, 0.718)
 """Heart disease, FedAvg with fine-tuning and without, means over clients and seeds: an experiment of its own.
 By the results file FedAvg has 0.685, so that its settings must have been others; they are not known.

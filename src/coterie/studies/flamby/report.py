@@ -6,19 +6,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from coterie.core.errors import BadRun
 from coterie.metrics.summary import interval
 from coterie.studies import drawing, pages
-from coterie.studies.base import Asked, Paper, Scale
+from coterie.studies.base import Asked, LineStudy, Paper
 from coterie.studies.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.studies.flamby import AS_RUN, BASELINES, PERSONAL, PUBLISHED_WAYS, RATED, kept, ways
+from coterie.studies.flamby import AS_RUN, BASELINES, PERSONAL, PUBLISHED_WAYS, RATED, WAYS, Trace
 from coterie.studies.flamby.federations import FEDERATIONS, POOLED
 from coterie.studies.flamby.published import FINE_TUNED, PUBLISHED
 
@@ -70,31 +67,29 @@ def means(frame: pd.DataFrame, federation: str, way: str) -> dict[int, float]:
     return {int(s): float(row["mean"]) for s, row in whole.iterrows() if row["size"] == len(clients)}
 
 
-def _on(frame: pd.DataFrame, federation: str, way: str, test: str) -> dict[int, float]:
-    """By seed the figure on one test set."""
-    some = frame[(frame["federation"] == federation) & (frame["way"] == way) & (frame["test"] == test)]
-    return {int(s): float(v) for s, v in zip(some["seed"], some["ours"], strict=True)}
-
-
 def gains(frame: pd.DataFrame, federation: str, way: str, over: str) -> list[float]:
     """What a way has beyond another, means over clients, by seed."""
-    return _less(means(frame, federation, way), means(frame, federation, over))
-
-
-def _less(one: dict[int, float], other: dict[int, float]) -> list[float]:
+    one, other = (means(frame, federation, name) for name in (way, over))
     return [one[seed] - other[seed] for seed in one if seed in other]
 
 
 def _pooled_points(frame: pd.DataFrame, federation: str, way: str, over: str) -> list[float]:
     """What a way has beyond another on all test rows, by seed."""
-    both = _on(frame, federation, way, POOLED), _on(frame, federation, over, POOLED)
-    return [100 * value for value in _less(*both)]
+    mine = frame[(frame["federation"] == federation) & (frame["test"] == POOLED)]
+    one, other = (mine[mine["way"] == name].set_index("seed")["ours"].to_dict() for name in (way, over))
+    return [100 * (float(one[seed]) - float(other[seed])) for seed in one if seed in other]
 
 
-def _above(federation: str, over: str, *ways: str) -> Callable[[pd.DataFrame], Verdict]:
-    """Each way above another on all test rows."""
+def _above(federation: str, way: str, *over: str) -> Callable[[pd.DataFrame], Verdict]:
+    """A way above others on all test rows."""
     return lambda frame: every(
-        {f"{way} over {over}": above_zero(_pooled_points(frame, federation, way, over)) for way in ways}
+        {f"{way} over {other}": above_zero(_pooled_points(frame, federation, way, other)) for other in over}
+    )
+
+
+def _adaptive_above(federation: str, over: str) -> Callable[[pd.DataFrame], Verdict]:
+    return lambda frame: every(
+        {f"{way} over {over}": above_zero(_pooled_points(frame, federation, way, over)) for way in ADAPTIVE}
     )
 
 
@@ -106,83 +101,78 @@ def _over_clients(federation: str, way: str, other: str) -> Callable[[pd.DataFra
     return lambda frame: above_zero([100 * gain for gain in gains(frame, federation, way, other)])
 
 
-def _two(frame: pd.DataFrame) -> Verdict:
-    return every(
-        {
-            f"fedadam over {over}": above_zero(_pooled_points(frame, "brca", "fedadam", over))
-            for over in ("scaffold", "cyclic")
-        }
-    )
-
-
 ADAPTIVE_ABOVE = "The server's adaptive steps are above {} on all test rows"
 OWN = "is above FedAvg, mean over clients' own tests"
 CLAIMS: tuple[Claim[pd.DataFrame], ...] = (
-    Claim("Pooled training is above FedAvg on all test rows", HEART, _above("heart", "fedavg", "pooled")),
-    Claim(ADAPTIVE_ABOVE.format("FedAvg"), HEART, _above("heart", "fedavg", *ADAPTIVE)),
+    Claim("Pooled training is above FedAvg on all test rows", HEART, _above("heart", "pooled", "fedavg")),
+    Claim(ADAPTIVE_ABOVE.format("FedAvg"), HEART, _adaptive_above("heart", "fedavg")),
     Claim("FedProx is within a point of FedAvg", HEART, _alike("heart", "fedprox", "fedavg")),
     Claim("SCAFFOLD is within a point of FedAvg", HEART, _alike("heart", "scaffold", "fedavg")),
     Claim(f"Training alone {OWN}", HEART, _over_clients("heart", "alone", "fedavg")),
     Claim(
         f"Fine-tuning {OWN}", "its figure of personalisation", _over_clients("heart", "finetune", "fedavg")
     ),
-    Claim("Cyclic transfer is above FedAvg on all test rows", HEART, _above("heart", "fedavg", "cyclic")),
-    Claim(ADAPTIVE_ABOVE.format("FedAvg"), BRCA, _above("brca", "fedavg", *ADAPTIVE)),
-    Claim(ADAPTIVE_ABOVE.format("pooled training"), BRCA, _above("brca", "pooled", *ADAPTIVE)),
-    Claim("FedAdam is above SCAFFOLD and above cyclic transfer on all test rows", BRCA, _two),
+    Claim("Cyclic transfer is above FedAvg on all test rows", HEART, _above("heart", "cyclic", "fedavg")),
+    Claim(ADAPTIVE_ABOVE.format("FedAvg"), BRCA, _adaptive_above("brca", "fedavg")),
+    Claim(ADAPTIVE_ABOVE.format("pooled training"), BRCA, _adaptive_above("brca", "pooled")),
+    Claim(
+        "FedAdam is above SCAFFOLD and above cyclic transfer on all test rows",
+        BRCA,
+        _above("brca", "fedadam", "scaffold", "cyclic"),
+    ),
 )
 
 
 # the page
 
 
-def write_all(paper: Paper, asked: Asked) -> list[Path]:
-    lines, origins = _rows(asked.out, asked.scale)
-    if not lines:
-        raise BadRun(f"{asked.out} has no results of {paper.name}: run some cells first")
-    frame = pd.DataFrame(lines)
-    counts = {
-        f"{f}/{w}": int(part["seed"].nunique())
-        for (f, w), part in frame.groupby(["federation", "way"], sort=False)
-    }
-    text = pages.joined(
-        f"# {paper.name}",
-        f"{paper.citation}: `coterie.studies.flamby`.",
-        pages.facts(f"seeds {frame['seed'].min()} to {frame['seed'].max()}", origins),
-        pages.commands(paper, "text", asked.scale, counts),
-        body(frame),
-    )
-    return pages.write(asked, text, lines, partial(_draw, frame))
+Runs = Mapping[tuple[str, str], Sequence[Trace]]  # by federation and way
 
 
-def _rows(out: Path, scale: Scale) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
-    """One line for each figure of each run, beside the published mean and deviation; and whence runs come.
+def _read(asked: Asked, paper: LineStudy[Trace]) -> Runs:
+    runs = paper.kept(asked.out, asked.scale)
+    return {cell: sorted(found, key=lambda t: t.seed) for cell, found in runs.items()}
+
+
+def _rows(asked: Asked, results: Runs) -> list[dict[str, Any]]:
+    """One line for each figure of each run, beside the published mean and deviation.
 
     A method that refused a federation has one line without a figure, and why.
     """
-    lines, origins = list[dict[str, Any]](), dict[str, Mapping[str, Any]]()
-    for name in FEDERATIONS:
-        for way in ways():
-            for found in sorted(kept(out, scale, name, way), key=lambda t: t.seed):
-                origins[found.origin["commit"]] = found.origin
-                told = found.scores or {"": math.nan}
-                theirs = PUBLISHED[name].get("cyclic" if way == AS_RUN else way, {})
-                for test, value in told.items():
-                    mean, deviation = theirs.get(test, (None, None))
-                    lines.append(
-                        {
-                            "federation": name,
-                            "way": way,
-                            "seed": found.seed,
-                            "test": test,
-                            "ours": None if math.isnan(value) else round(value, 5),
-                            "published": mean,
-                            "published_sd": deviation,
-                            "refused": found.refused,
-                            "commit": found.origin["commit"],
-                        }
-                    )
-    return lines, list(origins.values())
+    return [
+        {
+            "federation": name,
+            "way": way,
+            "seed": found.seed,
+            "test": test,
+            "ours": None if math.isnan(value) else round(value, 5),
+            **_published(name, way, test),
+            "refused": found.refused,
+            "commit": found.origin["commit"],
+        }
+        for (name, way), traces in results.items()
+        for found in traces
+        for test, value in (found.scores or {"": math.nan}).items()
+    ]
+
+
+def _published(name: str, way: str, test: str) -> dict[str, float | None]:
+    figures = PUBLISHED[name].get("cyclic" if way == AS_RUN else way, {})
+    mean, deviation = figures.get(test, (None, None))
+    return {"published": mean, "published_sd": deviation}
+
+
+def _page(paper: Paper, asked: Asked, results: Runs) -> str:
+    frame = pd.DataFrame(_rows(asked, results))
+    counts = {f"{f}/{w}": len({trace.seed for trace in traces}) for (f, w), traces in results.items()}
+    origins = {t.origin["commit"]: t.origin for traces in results.values() for t in traces}
+    return pages.joined(
+        f"# {paper.name}",
+        f"{paper.citation}: `coterie.studies.flamby`.",
+        pages.facts(f"seeds {frame['seed'].min()} to {frame['seed'].max()}", origins.values()),
+        pages.commands(paper, "text", asked.scale, counts),
+        body(frame),
+    )
 
 
 def body(frame: pd.DataFrame) -> str:
@@ -211,26 +201,21 @@ def body(frame: pd.DataFrame) -> str:
     return "\n\n".join(parts)
 
 
-def _tests_of(name: str) -> tuple[str, ...]:
-    return (*FEDERATIONS[name].clients, POOLED)
-
-
 def _side_by_side(name: str, frame: pd.DataFrame) -> str:
     """In %: ours, and in brackets theirs, means ± standard deviations over seeds."""
-    lines = []
+    lines, tests = [], (*FEDERATIONS[name].clients, POOLED)
     for way in [w for w in (*BASELINES, *PUBLISHED_WAYS, AS_RUN) if w in set(frame["way"])]:
-        cells = []
-        for test in _tests_of(name):
+        line = [f"`{way}`"]
+        for test in tests:
             some = frame[(frame["way"] == way) & (frame["test"] == test)]
-            cells.append(_cell(some) if len(some) else "–")
-        lines.append([f"`{way}`", *cells])
-    return pages.table(["", *_tests_of(name)], lines)
-
-
-def _cell(some: pd.DataFrame) -> str:
-    ours = _spread(some["ours"].mean(), some["ours"].std())
-    theirs, deviation = some["published"].iloc[0], some["published_sd"].iloc[0]
-    return ours if pd.isna(theirs) else f"{ours} ({_spread(theirs, deviation)})"
+            if some.empty:
+                line.append("–")
+                continue
+            ours = _spread(some["ours"].mean(), some["ours"].std())
+            theirs, deviation = some["published"].iloc[0], some["published_sd"].iloc[0]
+            line.append(ours if pd.isna(theirs) else f"{ours} ({_spread(theirs, deviation)})")
+        lines.append(line)
+    return pages.table(["", *tests], lines)
 
 
 def _spread(mean: float, deviation: float) -> str:
@@ -271,7 +256,7 @@ def _personal(name: str, frame: pd.DataFrame) -> str:
     """Each client's own model on its own test rows, the mean of clients, and the gain over training alone."""
     lines = []
     clients = FEDERATIONS[name].clients
-    for way in [w for w in ways() if w.endswith(RATED) and w in set(frame["way"])]:
+    for way in [w for w in WAYS if w.endswith(RATED) and w in set(frame["way"])]:
         some = frame[(frame["way"] == way) & frame["ours"].notna()]
         if some.empty:
             continue
@@ -284,7 +269,11 @@ def _personal(name: str, frame: pd.DataFrame) -> str:
     return pages.table(header, lines) if lines else ""
 
 
-def _draw(frame: pd.DataFrame) -> dict[str, Figure]:
+def _draw(asked: Asked, results: Runs) -> dict[str, Figure]:
+    return draw_of(pd.DataFrame(_rows(asked, results)))
+
+
+def draw_of(frame: pd.DataFrame) -> dict[str, Figure]:
     """For each federation, ours against theirs: every mean a point, the line where they are the same."""
     made = {}
     known = frame[frame["published"].notna() & frame["ours"].notna()]
@@ -301,3 +290,6 @@ def _draw(frame: pd.DataFrame) -> dict[str, Figure]:
         plot.legend(fontsize=6)
         made[name] = figure
     return made
+
+
+REPORT = pages.Report(_read, _page, _rows, _draw)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coterie.api.folders import is_finished, read_record
-from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval, interval
 from coterie.studies import drawing, pages
 from coterie.studies.base import Asked, Paper, Preset, Scale, by_preset, read_runs
 from coterie.studies.claims import Claim, Verdict, above_zero, every, near_zero
-from coterie.studies.gengler_2020 import LITERAL, METHODS, TABLE_II, best_and_last, methods_of, name_of
+from coterie.studies.gengler_2020 import LITERAL, METHODS, TABLE_II, methods_of, name_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,29 +45,28 @@ class Run:
 Cells = Mapping[str, Mapping[str, Mapping[int, Run]]]  # by cell, method and seed
 
 
-def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
+def _read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
     """Everything below OUT at this scale that is finished."""
-    return by_preset(lambda preset: _read_preset(asked, paper, preset))
 
+    def run_of(path: Path, name: str) -> Run | None:
+        if not is_finished(path):
+            return None
+        record, alpha = read_record(path), None
+        curve = record.curve("accuracy")[1][:, 0]
+        if record.settings.method.startswith(EROSION):
+            rows = np.array([record.weights[r][0] for r in sorted(record.weights)])
+            alpha = rows / rows[:, :1]  # agent 0's own weight is 1
+        return Run(float(curve.max()), float(curve[-1]), curve, alpha, record.about)
 
-def _read_preset(asked: Asked, paper: Paper, preset: Preset) -> Cells:
-    found: dict[str, dict[str, dict[int, Run]]] = {}
-    for cell in paper.cells(asked.scale):
-        methods = {name_of(cell, method): method for method in methods_of(preset, cell)}
-        if runs := read_runs(asked, preset, methods, _read_run):
-            found[cell] = {methods[name]: by for name, by in runs.items()}
-    return found
+    def cells_of(preset: Preset) -> Cells:
+        found: dict[str, dict[str, Mapping[int, Run]]] = {}
+        for cell in paper.cells(asked.scale):
+            methods = {name_of(cell, method): method for method in methods_of(preset, cell)}
+            if runs := read_runs(asked, preset, methods, run_of):
+                found[cell] = {methods[name]: by for name, by in runs.items()}
+        return found
 
-
-def _read_run(path: Path, name: str) -> Run | None:
-    if not is_finished(path):
-        return None
-    record = read_record(path)
-    alpha = None
-    if record.settings.method.startswith(EROSION):
-        rows = np.array([record.weights[r][0] for r in sorted(record.weights)])
-        alpha = rows / rows[:, :1]  # agent 0's own weight is 1
-    return Run(*best_and_last(record), record.curve("accuracy")[1][:, 0], alpha, record.about)
+    return by_preset(cells_of)
 
 
 def _best(cells: Cells, cell: str, method: str) -> dict[int, float]:
@@ -87,33 +85,29 @@ def gone(alpha: np.ndarray) -> float:
     return float(np.flatnonzero(others)[-1] + 2) if others.any() else 1.0
 
 
-def _present(cells: Cells, letters: str, agents: int) -> list[str]:
-    return [f"{letter}/{agents}" for letter in letters if f"{letter}/{agents}" in cells]
-
-
 def erosion_first(cells: Cells) -> Verdict:
-    pairs = itertools.product(_present(cells, "BCDE", 100), ("fedavg", "local"))
+    present = [cell for cell in ("B/100", "C/100", "D/100", "E/100") if cell in cells]
+    pairs = itertools.product(present, ("fedavg", "local"))
     return every({f"{c} over {m}": above_zero(_gain(cells, c, EROSION, m), 2) for c, m in pairs})
 
 
 def averaging_first(cells: Cells) -> Verdict:
-    return every({c: above_zero(_gain(cells, c, "fedavg", EROSION), 2) for c in _present(cells, "AF", 100)})
+    present = [cell for cell in ("A/100", "F/100") if cell in cells]
+    return every({c: above_zero(_gain(cells, c, "fedavg", EROSION), 2) for c in present})
 
 
 def alone_suffers(cells: Cells) -> Verdict:
+    """Local training's loss from 10 to 100 agents less Weight Erosion's, seed by seed."""
     parts = {}
     for letter in "ABCDEFG":
-        loss = {
-            m: {
-                s: few - many[s]
-                for s, few in _best(cells, f"{letter}/10", m).items()
-                if s in (many := _best(cells, f"{letter}/100", m))
-            }
-            for m in (EROSION, "local")
-        }
-        both = [100 * (loss["local"][s] - loss[EROSION][s]) for s in loss["local"] if s in loss[EROSION]]
-        if both:
-            parts[letter] = above_zero(both, 2)
+        few, many = f"{letter}/10", f"{letter}/100"
+        best = [_best(cells, cell, method) for method in ("local", EROSION) for cell in (few, many)]
+        seeds = [seed for seed in best[0] if all(seed in by for by in best)]
+        if seeds:
+            alone, alone_many, eroded, eroded_many = ([by[s] for s in seeds] for by in best)
+            losses = zip(alone, alone_many, eroded, eroded_many, strict=True)
+            gaps = [100 * ((a - b) - (c - d)) for a, b, c, d in losses]
+            parts[letter] = above_zero(gaps, 2)
     return every(parts)
 
 
@@ -141,19 +135,9 @@ CLAIMS: list[Claim[Cells]] = [
 ]
 
 
-def write_all(paper: Paper, asked: Asked) -> list[Path]:
-    results = read(asked, paper)
-    if not results:
-        raise BadRun(f"{asked.out} has no finished runs of {paper.name}: run some cells first")
-    return pages.write(
-        asked, _page(paper, asked, results), _rows(results, asked.scale), lambda: _draw(results)
-    )
-
-
 def _page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:
-    runs = [
-        run for cells in results.values() for by in cells.values() for m in by.values() for run in m.items()
-    ]
+    by_method = [by for cells in results.values() for methods in cells.values() for by in methods.values()]
+    runs = [run for by in by_method for run in by.items()]
     parts = [
         f"# {paper.name}, scale {asked.scale}",
         f"{paper.citation}. What the presets are and where they differ: `coterie.studies.gengler_2020`.",
@@ -226,21 +210,21 @@ def order_rows(cells: Cells) -> list[list[object]]:
     return lines
 
 
-def _rows(results: Mapping[Preset, Cells], scale: Scale) -> list[dict[str, object]]:
+def _rows(asked: Asked, results: Mapping[Preset, Cells]) -> list[dict[str, object]]:
     """One line for each run."""
     return [
         {
             "preset": preset,
-            "scale": scale,
+            "scale": asked.scale,
             "cell": cell,
             "method": method,
             "seed": seed,
             "best": run.best,
             "last": run.last,
-            "table_ii": _published(cell, method) if scale == "full" else None,
+            "table_ii": _published(cell, method) if asked.scale == "full" else None,
             "weights_gone_in_round": None if run.alpha is None else gone(run.alpha),
             "commit": run.origin["commit"],
-            "command": pages.again("gengler-2020", cell, preset, scale, seed),
+            "command": pages.again("gengler-2020", cell, preset, asked.scale, seed),
         }
         for preset, cells in results.items()
         for cell, by in cells.items()
@@ -249,7 +233,7 @@ def _rows(results: Mapping[Preset, Cells], scale: Scale) -> list[dict[str, objec
     ]
 
 
-def _draw(results: Mapping[Preset, Cells]) -> dict[str, Figure]:
+def _draw(asked: Asked, results: Mapping[Preset, Cells]) -> dict[str, Figure]:
     """Figure 2, one file for each cell."""
     return {
         f"figure-2-{cell.replace('/', '-')}-{preset}": _rounds(cell, by)
@@ -275,3 +259,6 @@ def _rounds(cell: str, by: Mapping[str, Mapping[int, Run]]) -> Figure:
         below.legend(fontsize=6, ncols=2)
     below.set_ylabel("weight α")
     return figure
+
+
+REPORT = pages.Report(_read, _page, _rows, _draw)

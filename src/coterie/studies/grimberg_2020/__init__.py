@@ -33,6 +33,7 @@ decides half of its accuracy.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -41,7 +42,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coterie.api.folders import digest
 from coterie.api.play import rounds
@@ -62,13 +63,12 @@ from coterie.kernels import SGD
 from coterie.methods import FedAvg, Local, WeightErosion
 from coterie.methods.server import fedavg
 from coterie.models.linear import Logistic
-from coterie.studies.base import Asked, CellFile, Job, Paper, Preset, Scale, by_preset
+from coterie.studies.base import Asked, CellFile, Job, Paper, Preset, Scale
 
 ROUNDS, P_D, P_S = 30, 0.01, 0.2
 RATE, DECAY, GLOBAL_RATE = 3.0 / 2, 2e-3, 0.07 / 2
 EROSION = "weight-erosion"
 METHODS = ("global", EROSION, "local")
-AGENTS = 4
 OVERLAP = 1.0  # the user's test rows over those it trains on: halves, drawn anew by every seed
 
 
@@ -208,66 +208,52 @@ def loaded(name: str, preset: Preset) -> Dataset:
 
 
 def _trace(study: Study, preset: Preset, user: int, seed: int, methods: Sequence[str]) -> Iterator[Trace]:
-    """Each method on the same agents, from the same first model."""
+    """Each method on the same agents, from the same first model, scored on the user's test rows after each
+    round. Nothing is saved in between: a run takes a tenth of a second.
+    """
     data, key = loaded(study.data, preset), Key(seed)
     deal = study.split.deal(data, data.train, None, key.at("data"))
     clients = agents(data, deal, user, preset, key.at("data"))
     model = Logistic().build((len(data.features),), len(data.classes), key.at("model", 0).integer())
+    learner, me = Learner(model, "classification"), clients[user]
     for name in methods:
-        method = method_of(name, preset, study.batch, clients[user].name)
-        accuracy, batched, alpha, last = _play(method, model, clients, user, seed, study.batch)
-        test = clients[user].test
+        method = method_of(name, preset, study.batch, me.name)
+        accuracy, batched, alpha = [], [], []
+        own: Belief = {}
+        for _, models, info in rounds(model, clients, method, rounds=ROUNDS, seed=seed):
+            own = models[me.name]
+            if info is not None and "alpha" in info.matrices:
+                alpha.append(info.matrices["alpha"][user].tolist())
+            with torch.no_grad():
+                right = (learner.outputs(own, me.test.x).argmax(dim=1) == me.test.y).double()
+            accuracy.append(float(right.mean()))
+            batched.append(by_batches(right, study.batch))
         yield Trace(
             method=name,
             seed=seed,
             accuracy=accuracy,
             by_batches=batched,
-            weights=torch.cat([last["head.weight"], last["head.bias"].unsqueeze(1)], dim=1).tolist(),
-            always=float((test.y == 0).double().mean()),
+            weights=torch.cat([own["head.weight"], own["head.bias"].unsqueeze(1)], dim=1).tolist(),
+            always=float((me.test.y == 0).double().mean()),
             names=[c.name for c in clients],
             features=[*data.features, "bias"],
             alpha=alpha or None,
         )
 
 
-def _play(
-    method: Method, model: nn.Module, clients: Sequence[Client], user: int, seed: int, batch: int
-) -> tuple[list[float], list[float], list[list[float]], Belief]:
-    """All rounds; after each, the user's model on the user's test rows. Nothing is saved in between:
-    a run takes a tenth of a second.
-    """
-    learner, me = Learner(model, "classification"), clients[user]
-    accuracy, batched, alpha = [], [], []
-    own: Belief = {}
-    for _, models, info in rounds(model, clients, method, rounds=ROUNDS, seed=seed):
-        own = models[me.name]
-        if info is not None and "alpha" in info.matrices:
-            alpha.append(info.matrices["alpha"][user].tolist())
-        with torch.no_grad():
-            right = (learner.outputs(own, me.test.x).argmax(dim=1) == me.test.y).double()
-        accuracy.append(float(right.mean()))
-        batched.append(by_batches(right, batch))
-    return accuracy, batched, alpha, own
-
-
-def _settings_of(study: Study, preset: Preset) -> str:
-    """A fingerprint of all that decides a run but its seed: results of other settings do not count."""
-    facts = {"rounds": ROUNDS, "p": [P_D, P_S], "rates": [RATE, GLOBAL_RATE, DECAY], "preset": preset}
-    return digest({**facts, "batch": study.batch, "data": study.data, "split": str(study.split)})
-
-
 def cell_file(out: Path, preset: Preset, study: str, user: str) -> CellFile[Trace]:
+    """The fingerprint has all that decides a run but its seed: results of other settings do not count."""
+    given = STUDIES[study]
+    facts = {"rounds": ROUNDS, "p": [P_D, P_S], "rates": [RATE, GLOBAL_RATE, DECAY], "preset": preset}
+    settings = digest({**facts, "batch": given.batch, "data": given.data, "split": str(given.split)})
     path = out / preset / "full" / study / f"{user}.jsonl"
-    return CellFile(path, _settings_of(STUDIES[study], preset), Trace)
+    return CellFile(path, settings, Trace, lambda trace: (trace.method, trace.seed))
 
 
-def kept(out: Path, preset: Preset, study: str, user: str) -> list[Trace]:
-    """The finished runs of a cell, by method and seed; each once."""
-    found = cell_file(out, preset, study, user).read(lambda trace: (trace.method, trace.seed))
-    return [found[key] for key in sorted(found)]
-
-
-# what was kept, read
+def log_odds(trace: Trace) -> list[float]:
+    """What the prediction depends on: the second output's weights less the first's."""
+    first, second = np.array(trace.weights)
+    return [float(v) for v in second - first]
 
 
 @dataclass(frozen=True)
@@ -280,14 +266,6 @@ class Results:
     def of(self, study: str, user: int, method: str) -> Mapping[int, Trace]:
         """By seed."""
         return self.runs.get((study, user, method), {})
-
-    def seeds(self) -> dict[str, int]:
-        """How many seeds, from 0, each cell has."""
-        found: dict[str, int] = {}
-        for (study, user, _), by_seed in self.runs.items():
-            cell = f"{study}/{STUDIES[study].users[user]}"
-            found[cell] = max(found.get(cell, 0), *(seed + 1 for seed in by_seed))
-        return found
 
     def curve(self, trace: Trace) -> list[float]:
         """Accuracy by round, as the preset measures it."""
@@ -308,27 +286,7 @@ class Results:
     def alpha(self, study: str, user: int) -> np.ndarray:
         """Mean over rounds of each agent's weight: [seed, agent]."""
         found = [np.mean(t.alpha or [], axis=0) for t in self.of(study, user, EROSION).values()]
-        return np.array(found).reshape(-1, AGENTS)
-
-
-def log_odds(trace: Trace) -> list[float]:
-    """What the prediction depends on: the second output's weights less the first's."""
-    first, second = np.array(trace.weights)
-    return [float(v) for v in second - first]
-
-
-def read(out: Path) -> dict[Preset, Results]:
-    """All that is below OUT, by preset."""
-
-    def runs_of(preset: Preset) -> dict[tuple[str, int, str], dict[int, Trace]]:
-        runs: dict[tuple[str, int, str], dict[int, Trace]] = {}
-        for name, study in STUDIES.items():
-            for i, user in enumerate(study.users):
-                for trace in kept(out, preset, name, user):
-                    runs.setdefault((name, i, trace.method), {})[trace.seed] = trace
-        return runs
-
-    return {preset: Results(preset, runs) for preset, runs in by_preset(runs_of).items()}
+        return np.array(found).reshape(-1, 4)
 
 
 class _Grimberg(Paper):
@@ -342,6 +300,7 @@ class _Grimberg(Paper):
     presets = ("text", "as-run")
     seeds = 20
     scales = ("full",)
+    nothing = "no results of {}"
 
     def cells(self, scale: Scale) -> tuple[str, ...]:
         return tuple(f"{name}/{user}" for name, study in STUDIES.items() for user in study.users)
@@ -355,30 +314,25 @@ class _Grimberg(Paper):
         return self.cells(scale), ()
 
     def jobs(self, asked: Asked) -> list[Job]:
-        jobs = [
-            _job_of(asked, preset, cell)
-            for preset in asked.presets
-            for cell in asked.cells
-            if preset == "text" or not cell.startswith("heart/")
-        ]
-        if not jobs:
+        """One for each preset and cell: all its methods and seeds."""
+        cells = itertools.product(asked.presets, asked.cells)
+        some = [(preset, cell) for preset, cell in cells if preset == "text" or not cell.startswith("heart/")]
+        if not some:
             raise BadInput("the four hospitals, which the paper does not have, go with preset text only")
-        return jobs
+        return [_job_of(asked, preset, *cell.split("/")) for preset, cell in some]
 
 
-def _job_of(asked: Asked, preset: Preset, cell: str) -> Job:
-    """All methods and seeds of a cell."""
-    study, _, user = cell.partition("/")
-    have = {(t.method, t.seed) for t in kept(asked.out, preset, study, user)}
-    wanted = ((seed, [m for m in METHODS if (m, seed) not in have]) for seed in range(asked.seeds))
-    left = [(seed, methods) for seed, methods in wanted if methods]
+def _job_of(asked: Asked, preset: Preset, study: str, user: str) -> Job:
+    file = cell_file(asked.out, preset, study, user)
+    have = file.read()
+    methods = {s: tuple(m for m in METHODS if (m, s) not in have) for s in range(asked.seeds)}
+    left = [(seed, some) for seed, some in methods.items() if some]
 
-    def compute(case: tuple[int, list[str]]) -> Iterator[Trace]:
+    def compute(case: tuple[int, tuple[str, ...]]) -> Iterator[Trace]:
         return _trace(STUDIES[study], preset, STUDIES[study].users.index(user), *case)
 
-    cost = float(sum(len(methods) for _, methods in left))
-    file = cell_file(asked.out, preset, study, user)
-    return file.job(f"{preset} {cell}", left, compute, lambda case: f"seed {case[0]}", cost)
+    cost = float(sum(map(len, methods.values())))
+    return file.job(f"{preset} {study}/{user}", left, compute, lambda case: f"seed {case[0]}", cost)
 
 
 PAPER = _Grimberg()

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coterie.core.errors import BadRun
 from coterie.metrics import summary
 from coterie.studies import claims, drawing, pages
-from coterie.studies.base import Asked, Paper, Preset
+from coterie.studies.base import Asked, Paper, Preset, by_preset
 from coterie.studies.claims import Claim, Verdict, every, some
-from coterie.studies.grimberg_2020 import EROSION, METHODS, OVERLAP, STUDIES, Results, log_odds, read
+from coterie.studies.grimberg_2020 import (
+    EROSION,
+    METHODS,
+    OVERLAP,
+    STUDIES,
+    Results,
+    Trace,
+    cell_file,
+    log_odds,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,28 +34,61 @@ LABELS = {"global": "Global", "weight-erosion": "Weight Erosion", "local": "Loca
 FIGURES = {"age-strict": "figure-6", "age-some": "figure-9", "heart": "heart-disease"}
 
 
+def _read(asked: Asked, paper: Paper) -> dict[Preset, Results]:
+    """All that is below OUT, by preset."""
+
+    def runs_of(preset: Preset) -> dict[tuple[str, int, str], dict[int, Trace]]:
+        runs: dict[tuple[str, int, str], dict[int, Trace]] = {}
+        for name, study in STUDIES.items():
+            for i, user in enumerate(study.users):
+                for (method, seed), trace in sorted(cell_file(asked.out, preset, name, user).read().items()):
+                    runs.setdefault((name, i, method), {})[seed] = trace
+        return runs
+
+    return {preset: Results(preset, runs) for preset, runs in by_preset(runs_of).items()}
+
+
+# claims
+
+
 def _by_method(check: Callable[[Results, str], Verdict]) -> Callable[[Results], Verdict]:
     return lambda r: every({LABELS[m]: check(r, m) for m in (EROSION, "local")})
 
 
-def _ahead(found: np.ndarray, agent: int, *others: int) -> Verdict:
-    """One agent's weight lies above those of all the others."""
-    if not len(found):
-        return above_zero([])
-    return above_zero(list(_lead(found, agent, *others)), 2)
+def _better(study: str, over: str) -> Callable[[Results], Verdict]:
+    """Weight Erosion is, whoever is the user."""
+    users = dict(enumerate(STUDIES[study].users))
+    return lambda r: every({u: above_zero(r.gain(study, i, EROSION, over)) for i, u in users.items()})
+
+
+def _better_than_both(r: Results) -> Verdict:
+    """For some user of Titanic."""
+    tries = {}
+    for study in ("age-strict", "age-some"):
+        for i, user in enumerate(STUDIES[study].users):
+            gains = {LABELS[m]: r.gain(study, i, EROSION, m) for m in ("global", "local")}
+            tries[f"{study}/{user}"] = every({name: above_zero(gain) for name, gain in gains.items()})
+    return some(tries)
 
 
 def _lead(found: np.ndarray, agent: int, *others: int) -> np.ndarray:
+    """By how much one agent's weight lies above those of all the others."""
     gap: np.ndarray = found[:, agent] - found[:, list(others)].max(axis=1)
     return gap
 
 
-def _erosion_beats(r: Results, study: str, user: int) -> Verdict:
-    return every({LABELS[m]: above_zero(r.gain(study, user, EROSION, m)) for m in ("global", "local")})
+def _ahead(study: str, agents: Mapping[int, tuple[int, ...]]) -> Callable[[Results], Verdict]:
+    """By user, an agent whose weight lies above those of the others after it."""
+
+    def check(r: Results) -> Verdict:
+        leads = {u: _lead(found, *agents[u]) if len(found := r.alpha(study, u)) else () for u in agents}
+        return every({f"user {u}": above_zero(list(lead), 2) for u, lead in leads.items()})
+
+    return check
 
 
 def _marked_for_agent_2(r: Results) -> Verdict:
-    gaps = [_lead(a, 1, *({0, 2, 3} - {u})) for u in (2, 0, 3) if len(a := r.alpha("age-strict", u))]
+    gaps = [_lead(a, *LARGEST[u]) for u in (2, 0, 3) if len(a := r.alpha("age-strict", u))]
     if len(gaps) < 3 or len({len(g) for g in gaps}) > 1:
         return above_zero([])
     return above_zero(list(gaps[0] - np.maximum(gaps[1], gaps[2])), 2)
@@ -86,19 +126,19 @@ def _loses(r: Results, method: str) -> Verdict:
     return above_zero([100 * (r.curve(strict[s])[-1] - r.curve(loose[s])[-1]) for s in strict if s in loose])
 
 
-def _alike(r: Results, user: int) -> Verdict:
-    found = r.alpha("age-some", user)
-    return near_zero(list(found[:, 0] - found[:, 1]) if len(found) else [], 0.05, 2)
+def _alike(r: Results) -> Verdict:
+    """The weights of agents 0 and 1 for the two others."""
+    gaps = {u: [float(a[0] - a[1]) for a in r.alpha("age-some", u)] for u in (2, 3)}
+    return every({f"user {u}": near_zero(gap, 0.05, 2) for u, gap in gaps.items()})
 
 
-STRICT = {str(u): u for u in range(4)}
+LARGEST = {0: (1, 2, 3), 2: (1, 0, 3), 3: (1, 0, 2)}
+"""By user of AGE_STRICT, agent 1, the largest, and the others."""
 CLAIMS: list[Claim[Results]] = [
     Claim(
         "AGE_STRICT: Weight Erosion is better than Global, whoever is the user",
         "5.3, figure 6",
-        lambda r: every(
-            {u: above_zero(r.gain("age-strict", i, EROSION, "global")) for u, i in STRICT.items()}
-        ),
+        _better("age-strict", "global"),
     ),
     Claim(
         "AGE_STRICT: for agent 0, Weight Erosion is better than Local",
@@ -118,20 +158,12 @@ CLAIMS: list[Claim[Results]] = [
     Claim(
         "somewhere on Titanic, Weight Erosion is better than both (the best of eight tries: chance helps)",
         "6",
-        lambda r: some(
-            {
-                f"{s}/{u}": _erosion_beats(r, s, i)
-                for s in ("age-strict", "age-some")
-                for u, i in STRICT.items()
-            }
-        ),
+        _better_than_both,
     ),
     Claim(
         "AGE_STRICT: agent 1, the largest, keeps the most weight in every other agent's model",
         "5.3, figure 6",
-        lambda r: every(
-            {f"user {u}": _ahead(r.alpha("age-strict", u), 1, *({0, 2, 3} - {u})) for u in (0, 2, 3)}
-        ),
+        _ahead("age-strict", LARGEST),
     ),
     Claim("AGE_STRICT: its lead is largest for agent 2", "5.3, figure 6", _marked_for_agent_2),
     Claim(
@@ -169,12 +201,12 @@ CLAIMS: list[Claim[Results]] = [
     Claim(
         "AGE_SOME: agents 0 and 1, of the same ages, have the most weight in each other's model",
         "5.3, figure 9",
-        lambda r: every({f"user {u}": _ahead(r.alpha("age-some", u), 1 - u, 2, 3) for u in (0, 1)}),
+        _ahead("age-some", {0: (1, 2, 3), 1: (0, 2, 3)}),
     ),
     Claim(
         "AGE_SOME: their weights are within 0.05 of each other in the two other agents' models",
         "5.3, figure 9",
-        lambda r: every({f"user {u}": _alike(r, u) for u in (2, 3)}),
+        _alike,
     ),
     Claim(
         "AGE_SOME: agent 2, with the same rows, is not as good as under AGE_STRICT",
@@ -182,14 +214,11 @@ CLAIMS: list[Claim[Results]] = [
         _by_method(_loses),
     ),
 ]
-HOSPITALS = dict(zip(STUDIES["heart"].users, range(4), strict=True))
 OURS: list[Claim[Results]] = [
     Claim(
         f"four hospitals: Weight Erosion is better than {LABELS[m]}, whoever is the user",
         "not in the paper",
-        lambda r, m=m: every(  # type: ignore[misc]
-            {u: above_zero(r.gain("heart", i, EROSION, m)) for u, i in HOSPITALS.items()}
-        ),
+        _better("heart", m),
     )
     for m in ("global", "local")
 ]
@@ -198,14 +227,7 @@ OURS: list[Claim[Results]] = [
 # tables and figures
 
 
-def write_all(paper: Paper, asked: Asked) -> list[Path]:
-    results = read(asked.out)
-    if not results:
-        raise BadRun(f"{asked.out} has no results of {paper.name}: run some cells first")
-    return pages.write(asked, _page(paper, results), _rows(results), lambda: _draw(results))
-
-
-def _page(paper: Paper, results: Mapping[Preset, Results]) -> str:
+def _page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
     runs = [t for r in results.values() for seeds in r.runs.values() for t in seeds.values()]
     seeds = sorted({t.seed for t in runs})
     parts = [
@@ -220,7 +242,11 @@ def _page(paper: Paper, results: Mapping[Preset, Results]) -> str:
         "commonest class. Commands give all lines of their cells; `--cells` picks one.",
     ]
     for preset, found in results.items():
-        parts.append(pages.commands(paper, preset, "full", found.seeds()))
+        seeds_of: dict[str, int] = {}
+        for (study, user, _), by_seed in found.runs.items():
+            cell = f"{study}/{STUDIES[study].users[user]}"
+            seeds_of[cell] = max(seeds_of.get(cell, 0), *(seed + 1 for seed in by_seed))
+        parts.append(pages.commands(paper, preset, "full", seeds_of))
         for study in STUDIES:
             if lines := accuracy_rows(found, study):
                 parts += [f"## {STUDIES[study].title}, {preset}", _accuracy_table(lines)]
@@ -276,7 +302,7 @@ def _accuracy_table(lines: list[list[object]]) -> str:
     return pages.table(["user", "commonest", *(LABELS[m] for m in METHODS), *gains], lines)
 
 
-def _rows(results: Mapping[Preset, Results]) -> list[dict[str, object]]:
+def _rows(asked: Asked, results: Mapping[Preset, Results]) -> list[dict[str, object]]:
     """One line for each run."""
     return [
         {
@@ -296,7 +322,7 @@ def _rows(results: Mapping[Preset, Results]) -> list[dict[str, object]]:
     ]
 
 
-def _draw(results: Mapping[Preset, Results]) -> dict[str, Figure]:
+def _draw(asked: Asked, results: Mapping[Preset, Results]) -> dict[str, Figure]:
     """Figures 6 and 9 (and the hospitals'), 7 and 8, for each preset."""
     made = {}
     for preset, r in results.items():
@@ -350,3 +376,6 @@ def _parameters(r: Results, user: int) -> Figure:
     plot.set_ylabel("log-odds of survival")
     plot.legend(fontsize=7)
     return figure
+
+
+REPORT = pages.Report(_read, _page, _rows, _draw)

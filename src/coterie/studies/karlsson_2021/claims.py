@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from coterie.studies.base import printed
 from coterie.studies.claims import Claim, Verdict, above_zero, every, near_zero
 from coterie.studies.karlsson_2021 import EPSILONS, INITS
 
@@ -29,43 +30,30 @@ MOST = 1000
 NEAR = 3.0  # points: PENS is "almost as" good as Oracle
 
 # figures of the thesis: accuracies and half widths of 95 % intervals in %, models sent and received
-TABLE_41 = {"local": (24.6, 0.1), "random": (46.0, 3.9), "central-half": (69.3, 1.0)}
-TABLE_42: dict[str, dict[str, tuple[float, float, int, int]]] = {
-    "independent": {
-        "central-half": (65.1, 0.9, 0, 0),
-        "central-all": (62.5, 0.3, 0, 0),
-        "oracle": (43.7, 1.8, 6560, 430),
-        "pens": (42.9, 1.0, 16130, 510),
-        "epsilon-greedy-0.5": (40.8, 2.9, 7190, 430),
-        "epsilon-greedy-1-0.99": (39.5, 2.5, 6950, 550),
-        "epsilon-greedy-0.2": (39.2, 1.9, 6820, 690),
-        "greedy": (38.2, 1.7, 6630, 720),
-        "random-weighted": (38.2, 4.5, 6630, 960),
-        "random": (37.4, 1.8, 6410, 720),
-        "local": (24.5, 0.1, 0, 0),
-    },
-    "common": {
-        "central-half": (65.1, 0.9, 0, 0),
-        "central-all": (62.5, 0.3, 0, 0),
-        "oracle": (50.0, 1.1, 5980, 320),
-        "pens": (47.7, 2.0, 15310, 190),
-        "epsilon-greedy-0.5": (42.1, 1.8, 5490, 500),
-        "epsilon-greedy-1-0.99": (42.8, 0.9, 5540, 530),
-        "epsilon-greedy-0.2": (41.1, 2.2, 5160, 450),
-        "greedy": (40.8, 0.7, 4940, 200),
-        "random-weighted": (45.4, 1.1, 5910, 80),
-        "random": (44.1, 1.6, 5650, 240),
-        "local": (24.7, 0.7, 0, 0),
-    },
-}
-TABLE_43 = {  # precision and recall in %
-    "independent-50": (100.0, 80.8),
-    "independent-200": (97.8, 71.2),
-    "independent-1000": (82.2, 80.6),
-    "common-50": (100.0, 67.6),
-    "common-200": (99.7, 67.4),
-    "common-1000": (82.2, 80.2),
-}
+TABLE_41 = {"local": "24.6 ± 0.1", "random": "46.0 ± 3.9", "central-half": "69.3 ± 1.0"}
+TABLE_42 = printed("""
+                       independent  independent, models  common      common, models
+central-half           65.1 ± 0.9   0 ± 0         65.1 ± 0.9  0 ± 0
+central-all            62.5 ± 0.3   0 ± 0         62.5 ± 0.3  0 ± 0
+oracle                 43.7 ± 1.8   6560 ± 430    50.0 ± 1.1  5980 ± 320
+pens                   42.9 ± 1.0   16130 ± 510   47.7 ± 2.0  15310 ± 190
+epsilon-greedy-0.5     40.8 ± 2.9   7190 ± 430    42.1 ± 1.8  5490 ± 500
+epsilon-greedy-1-0.99  39.5 ± 2.5   6950 ± 550    42.8 ± 0.9  5540 ± 530
+epsilon-greedy-0.2     39.2 ± 1.9   6820 ± 690    41.1 ± 2.2  5160 ± 450
+greedy                 38.2 ± 1.7   6630 ± 720    40.8 ± 0.7  4940 ± 200
+random-weighted        38.2 ± 4.5   6630 ± 960    45.4 ± 1.1  5910 ± 80
+random                 37.4 ± 1.8   6410 ± 720    44.1 ± 1.6  5650 ± 240
+local                  24.5 ± 0.1   0 ± 0         24.7 ± 0.7  0 ± 0
+""")
+TABLE_43 = printed("""
+                  precision  recall
+independent-50    100.0      80.8
+independent-200   97.8       71.2
+independent-1000  82.2       80.6
+common-50         100.0      67.6
+common-200        99.7       67.4
+common-1000       82.2       80.2
+""")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,50 +100,55 @@ def settings_of(cells: Cells) -> list[str]:
     return [group for group in named if group.partition("-")[0] in INITS]
 
 
-def _above(method: str, other: str, groups: Sequence[str], cells: Cells) -> Verdict:
-    pairs = {g: gain(cells, f"{g}/{method}", f"{g}/{other}") for g in groups}
-    return every({g: above_zero(v) for g, v in pairs.items() if v})
+def main_of(cells: Cells, init: str) -> str:
+    """The group of that initialisation that has all methods."""
+    return next(
+        (c.partition("/")[0] for c in cells if c.startswith(f"{init}-") and c.endswith("/greedy")), ""
+    )
 
 
-def _most(group: str) -> bool:
-    """Whether it has as many clients as the thesis' largest setting, where it finds that PENS fails."""
-    return group.endswith(f"-{MOST}")
+def _above(cells: Cells, pairs: Mapping[str, tuple[str, str]]) -> Verdict:
+    """The first of each pair of cells is above the second, where both were run."""
+    gains = {name: gain(cells, *pair) for name, pair in pairs.items()}
+    return every({name: above_zero(v) for name, v in gains.items() if v})
+
+
+def _in_each(cells: Cells, method: str, other: str, most: bool = False) -> dict[str, tuple[str, str]]:
+    """Two methods' cells by group: those with as many clients as the thesis' largest setting, where it finds
+    that PENS fails, or all others.
+    """
+    groups = [group for group in settings_of(cells) if group.endswith(f"-{MOST}") == most]
+    return {group: (f"{group}/{method}", f"{group}/{other}") for group in groups}
 
 
 def pens_above_random(cells: Cells) -> Verdict:
-    return _above("pens", "random", [g for g in settings_of(cells) if not _most(g)], cells)
+    return _above(cells, _in_each(cells, "pens", "random"))
 
 
 def not_with_most(cells: Cells) -> Verdict:
-    return _above("random", "pens", [g for g in settings_of(cells) if _most(g)], cells)
+    return _above(cells, _in_each(cells, "random", "pens", most=True))
 
 
 def pens_near_oracle(cells: Cells) -> Verdict:
-    groups = [g for g in settings_of(cells) if not _most(g)]
-    pairs = {g: gain(cells, f"{g}/pens", f"{g}/oracle") for g in groups}
-    return every({g: near_zero(v, NEAR) for g, v in pairs.items() if v})
+    gains = {group: gain(cells, *pair) for group, pair in _in_each(cells, "pens", "oracle").items()}
+    return every({group: near_zero(v, NEAR) for group, v in gains.items() if v})
 
 
 def _common_above_independent(cells: Cells) -> Verdict:
-    parts = {}
-    for group in settings_of(cells):
-        kind, _, n = group.partition("-")
+    pairs = {}
+    for n in [g.partition("-")[2] for g in settings_of(cells) if g.startswith("common-")]:
         for method in ("pens", "random", "oracle"):
-            values = gain(cells, f"common-{n}/{method}", f"independent-{n}/{method}")
-            if kind == "common" and values:
-                parts[f"{method}, {n}"] = above_zero(values)
-    return every(parts)
+            pairs[f"{method}, {n}"] = f"common-{n}/{method}", f"independent-{n}/{method}"
+    return _above(cells, pairs)
 
 
 def precise(cells: Cells) -> Verdict:
     parts = {}
     for group in settings_of(cells):
         runs = cells.get(f"{group}/pens", {}).values()
-        gaps = [
-            100 * (r.precision - r.recall) for r in runs if r.precision is not None and r.recall is not None
-        ]
-        if gaps:
-            parts[group] = above_zero(gaps)
+        known = [(r.precision, r.recall) for r in runs if r.precision is not None and r.recall is not None]
+        if known:
+            parts[group] = above_zero([100 * (precision - recall) for precision, recall in known])
     return every(parts)
 
 
@@ -175,34 +168,23 @@ def _precision_falls(cells: Cells) -> Verdict:
 
 
 def _choosing_helps(cells: Cells) -> Verdict:
-    """Independent initialisation: all that choose are above random."""
     group = main_of(cells, "independent")
     methods = ("pens", "random-weighted", *GREEDY)
-    parts = {LABELS[m]: gain(cells, f"{group}/{m}", f"{group}/random") for m in methods}
-    return every({m: above_zero(v) for m, v in parts.items() if v})
+    return _above(cells, {LABELS[m]: (f"{group}/{m}", f"{group}/random") for m in methods})
 
 
 def _greed_hurts(cells: Cells) -> Verdict:
-    """Common initialisation: greedy ones are below random."""
     group = main_of(cells, "common")
-    parts = {LABELS[m]: gain(cells, f"{group}/random", f"{group}/{m}") for m in GREEDY}
-    return every({m: above_zero(v) for m, v in parts.items() if v})
-
-
-def main_of(cells: Cells, init: str) -> str:
-    """The group of that initialisation that has all methods."""
-    return next(
-        (c.partition("/")[0] for c in cells if c.startswith(f"{init}-") and c.endswith("/greedy")), ""
-    )
+    return _above(cells, {LABELS[m]: (f"{group}/random", f"{group}/{m}") for m in GREEDY})
 
 
 def _federation_works(cells: Cells) -> Verdict:
     group = next((c.partition("/")[0] for c in cells if c.startswith("iid-")), "")
     pairs = {
-        "random – local": gain(cells, f"{group}/random", f"{group}/local"),
-        "central – random": gain(cells, f"{group}/central-half", f"{group}/random"),
+        "random – local": (f"{group}/random", f"{group}/local"),
+        "central – random": (f"{group}/central-half", f"{group}/random"),
     }
-    return every({name: above_zero(v) for name, v in pairs.items() if v})
+    return _above(cells, pairs)
 
 
 def _pens_costs_more(cells: Cells) -> Verdict:

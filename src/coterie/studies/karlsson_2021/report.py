@@ -7,14 +7,12 @@ seed by seed, in the last round that both have a score of, or, if both are finis
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coterie.api.folders import Record, is_run, read_record
-from coterie.core.errors import BadRun
 from coterie.metrics.summary import Interval, interval, mean_over_clients
 from coterie.show.figures import ramp
 from coterie.show.inks import COLOURS
@@ -38,36 +36,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
+def _read(asked: Asked, paper: Paper) -> dict[Preset, Cells]:
     """Every run below OUT at this scale that has a scored round, by preset."""
-    cells, read_run = paper.cells(asked.scale), partial(_read_run, asked.scale)
-    return by_preset(lambda preset: read_runs(asked, preset, cells, read_run))
+    step1 = SETTINGS[asked.scale].step1
 
+    def run_of(path: Path, cell: str) -> Run | None:
+        if not is_run(path):
+            return None
+        record, taken = read_record(path), cell_of(cell, asked.scale)
+        scored, values = record.curve("accuracy")
+        if not scored or not scored[-1]:
+            return None  # nothing but the models before training
+        end: Mapping[str, Any] = {}
+        if taken.method == "pens":
+            end = {m["round"]: m.get("measures", {}) for m in record.metrics}.get(step1, {})
+        chosen, known = taken.method not in ONE and not taken.iid, "circle_precision" in end
+        return Run(
+            accuracy=dict(zip(scored, values.mean(axis=1).tolist(), strict=True)),
+            cost=_requests(record, scored[-1]),
+            finished=record.finished,
+            precision=mean_over_clients(end["circle_precision"]) if known else None,
+            recall=mean_over_clients(end["circle_recall"]) if known else None,
+            collected=record.collected() if chosen else None,
+            origin=record.about,
+        )
 
-def _read_run(scale: Scale, path: Path, cell: str) -> Run | None:
-    if not is_run(path):
-        return None
-    record, taken = read_record(path), cell_of(cell, scale)
-    rounds, values = record.curve("accuracy")
-    if not rounds or not rounds[-1]:
-        return None  # nothing but the models before training
-    precision = recall = None
-    chosen = taken.method not in ONE and not taken.iid
-    if taken.method == "pens":
-        measured = {m["round"]: m.get("measures", {}) for m in record.metrics}
-        end = measured.get(SETTINGS[scale].step1, {})
-        if "circle_precision" in end:
-            precision = mean_over_clients(end["circle_precision"])
-            recall = mean_over_clients(end["circle_recall"])
-    return Run(
-        accuracy=dict(zip(rounds, values.mean(axis=1).tolist(), strict=True)),
-        cost=_requests(record, rounds[-1]),
-        finished=record.finished,
-        precision=precision,
-        recall=recall,
-        collected=record.collected() if chosen else None,
-        origin=record.about,
-    )
+    return by_preset(lambda preset: read_runs(asked, preset, paper.cells(asked.scale), run_of))
 
 
 def _requests(record: Record, last: int) -> float:
@@ -84,14 +78,6 @@ def _requests(record: Record, last: int) -> float:
             own = np.eye(len(scores), dtype=bool)
             total += int((np.isfinite(scores) & ~own).sum()) if r <= last else 0
     return 2 * total / len(record.clients)
-
-
-def write_all(paper: Paper, asked: Asked) -> list[Path]:
-    results = read(asked, paper)
-    if not results:
-        raise BadRun(f"{asked.out} has no scored round of {paper.name} yet: run some cells first")
-    text, lines = _page(paper, asked, results), _rows(results, asked.scale)
-    return pages.write(asked, text, lines, lambda: _draw(results, asked.scale))
 
 
 def _page(paper: Paper, asked: Asked, results: Mapping[Preset, Cells]) -> str:
@@ -131,10 +117,10 @@ def _tables(cells: Cells, scale: Scale) -> Iterable[tuple[str, list[str], Lines]
     header = ["method", "seeds", "round", "accuracy", "models"]
     theirs = ["thesis", "models there"] if full else []
     lines: Lines = []
-    for method, (mean, half) in TABLE_41.items():
+    for method, thesis in TABLE_41.items():
         if by := cells.get(f"iid-{given.main}/{method}"):
             named = LABELS[method] if method != "central-half" else "central"
-            lines.append([named, *_figures(by), *([f"{mean} ± {half}", "–"] if full else [])])
+            lines.append([named, *_figures(by), *([thesis, "–"] if full else [])])
     yield f"Table 4.1: IID data, {given.main} clients", [*header, *theirs], lines
     for n in given.sizes:
         for init in reversed(INITS):
@@ -142,34 +128,28 @@ def _tables(cells: Cells, scale: Scale) -> Iterable[tuple[str, list[str], Lines]
             for method in (*ONE[:-1], *MAIN, ONE[-1]):
                 where = "common" if method in ONE else init  # one client's first model is the same in both
                 if by := cells.get(f"{where}-{n}/{method}"):
-                    known = TABLE_42[init][method] if full and n == given.main else None
-                    said = [f"{known[0]} ± {known[1]}", f"{known[2]} ± {known[3]}"] if known else ["–", "–"]
+                    known = TABLE_42[method] if full and n == given.main else {}
+                    said = [known.get(init, "–"), known.get(f"{init}, models", "–")]
                     lines.append([LABELS[method], *_figures(by), *(said if full else [])])
             title = "Table 4.2" if n == given.main else "Figure 4.3"
             yield f"{title}: {n} clients, {init} initialisation", [*header, *theirs], lines
-    yield (
-        "Table 4.3: PENS's neighbours after step 1, in %",
-        [
-            "clients and initialisation",
-            "seeds",
-            "precision",
-            "recall",
-            *(["thesis: precision", "recall"] * full),
-        ],
-        _neighbour_lines(cells, full),
-    )
-    yield (
-        "Figure 4.1: random on IID data, one option changed",
-        ["option", "seeds", "round", "accuracy", "models"],
-        [
-            [
-                f"{cell.replace('/', ' ')}{' times the usual' if cell.startswith('rate') else ''}",
-                *_figures(by),
-            ]
-            for cell, by in cells.items()
-            if cell.partition("/")[0] in given.varied
-        ],
-    )
+    lines = []
+    for group in settings_of(cells):
+        runs = [r for r in cells.get(f"{group}/pens", {}).values() if r.precision is not None]
+        if runs:
+            found = [interval([r.precision or 0.0 for r in runs]), interval([r.recall or 0.0 for r in runs])]
+            there = TABLE_43[group].values() if full else []
+            lines.append([group, len(runs), *map(pages.plus_minus, found), *there])
+    head = ["clients and initialisation", "seeds", "precision", "recall"]
+    head += ["thesis: precision", "recall"] if full else []
+    yield "Table 4.3: PENS's neighbours after step 1, in %", head, lines
+    lines = []
+    for cell, by in cells.items():
+        if cell.partition("/")[0] in given.varied:
+            times = " times the usual" if cell.startswith("rate") else ""
+            lines.append([f"{cell.replace('/', ' ')}{times}", *_figures(by)])
+    head = ["option", "seeds", "round", "accuracy", "models"]
+    yield "Figure 4.1: random on IID data, one option changed", head, lines
 
 
 def _figures(by: Seeds) -> list[object]:
@@ -181,18 +161,7 @@ def _figures(by: Seeds) -> list[object]:
     return [len(by), rounds, pages.plus_minus(accuracy), pages.plus_minus(cost, 0, 1)]
 
 
-def _neighbour_lines(cells: Cells, full: bool) -> Lines:
-    lines: Lines = []
-    for group in settings_of(cells):
-        runs = [r for r in cells.get(f"{group}/pens", {}).values() if r.precision is not None]
-        if runs:
-            found = [interval([r.precision or 0.0 for r in runs]), interval([r.recall or 0.0 for r in runs])]
-            theirs = [f"{v:.1f}" for v in TABLE_43[group]] if full else []
-            lines.append([group, len(runs), *map(pages.plus_minus, found), *theirs])
-    return lines
-
-
-def _rows(results: Mapping[Preset, Cells], scale: Scale) -> list[dict[str, object]]:
+def _rows(asked: Asked, results: Mapping[Preset, Cells]) -> list[dict[str, object]]:
     """One line for each run."""
 
     def figures_of(run: Run) -> dict[str, object]:
@@ -202,20 +171,17 @@ def _rows(results: Mapping[Preset, Cells], scale: Scale) -> list[dict[str, objec
     return [
         {"preset": preset, **line}
         for preset, cells in results.items()
-        for line in pages.run_rows("karlsson-2021", preset, scale, cells, figures_of)
+        for line in pages.run_rows("karlsson-2021", preset, asked.scale, cells, figures_of)
     ]
 
 
-def _draw(results: Mapping[Preset, Cells], scale: Scale) -> dict[str, Figure]:
+def _draw(asked: Asked, results: Mapping[Preset, Cells]) -> dict[str, Figure]:
+    pictures = {"4-1": _options_changed, "4-2": _who_collected, "4-3": _by_clients}
     drawn = {}
     for preset, cells in results.items():
-        for number, figure in (
-            ("4-1", _options_changed(cells, scale)),
-            ("4-2", _who_collected(cells, scale)),
-            ("4-3", _by_clients(cells, scale)),
-        ):
-            if figure is not None:
-                drawn[f"figure-{number}-{preset}-{scale}"] = figure
+        for number, picture in pictures.items():
+            if (figure := picture(cells, asked.scale)) is not None:
+                drawn[f"figure-{number}-{preset}-{asked.scale}"] = figure
     return drawn
 
 
@@ -292,3 +258,6 @@ def _bars(ax: Any, x: Sequence[float], found: Sequence[Interval], colour: str, l
     half = [0.0 if np.isnan(f.half) else f.half for f in found]
     look = {"color": colour, "label": label, "marker": "o", "markersize": 3, "linewidth": 1, "capsize": 2}
     ax.errorbar(x, [f.mean for f in found], half, **look)
+
+
+REPORT = pages.Report(_read, _page, _rows, _draw)

@@ -265,12 +265,8 @@ class _Makni(Paper):
         )
 
     def jobs(self, asked: Asked) -> list[Job]:
-        seconds = {
-            "cancer": 60.0,
-            "logistic": 20.0,
-            "common": 20.0,
-            "resnet": 20_000.0,
-        }  # at full scale, about
+        # at full scale, about
+        seconds = {"cancer": 60.0, "logistic": 20.0, "common": 20.0, "resnet": 20_000.0}
         jobs = seed_jobs(asked, lambda cell: seconds.get(cell.partition("/")[0], 150.0), _compute, is_done)
         fetch({c.partition("/")[2] for c in asked.cells} - {"wisconsin", "digits"}, jobs)
         return jobs

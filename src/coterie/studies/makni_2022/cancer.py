@@ -284,26 +284,15 @@ def run_chains(
         beliefs = hold(newest, torch.arange(given.chains))
         net.keep((), block)
         if block > given.warm:
-            kept.append(_latest(found, names, given.chains))
+            each = [row(found, c) for c in range(given.chains)]
+            kept.append(
+                {n: torch.stack([ring_of(m, "draw", n, int(m["columns"])) for m in each]) for n in names}
+            )
             accepted.append(float(replies.numbers["acceptance"].mean()))
         leap = float(replies.numbers["step"].mean()) / math.sqrt(len(task.client.train))
         progress(block / total, f"draw {block * given.block} of {total * given.block}")
     draws = {n: torch.cat([k[n] for k in kept], dim=1) for n in names}
     return draws, sum(accepted) / len(accepted), leap
-
-
-def _latest(found: Beliefs, names: tuple[str, ...], chains: int) -> Beliefs:
-    """What each chain drew in its last visit: [chain, draw, ...]."""
-    each = [row(found, c) for c in range(chains)]
-    return {n: torch.stack([ring_of(m, "draw", n, int(m["columns"])) for m in each]) for n in names}
-
-
-def _in_all_weights(task: Task, found: _Fit, key: Key, progress: Step) -> _Chains:
-    """text: half of the chains from each solution."""
-    starts = halved(found.solutions, task.given.chains)
-    draws, *said = run_chains(task, task.net, starts, task.given.free, key, progress)
-    lead = next(iter(draws.values())).shape[:2]
-    return _Chains(flat(task.slots, draws, lead), *said)
 
 
 def halved(two: Beliefs, chains: int) -> Beliefs:
@@ -343,8 +332,11 @@ def cancer(preset: Preset, seed: int, progress: Step, scale: Scale = "full") -> 
     def step(share: float, said: str) -> None:
         progress(0.1 + 0.85 * share, said)
 
-    if preset == "text":
-        chains = _in_all_weights(task, found, key.at("hmc"), step)
+    if preset == "text":  # half of the chains from each solution
+        starts = halved(found.solutions, given.chains)
+        drawn, *said = run_chains(task, task.net, starts, given.free, key.at("hmc"), step)
+        lead = next(iter(drawn.values())).shape[:2]
+        chains = _Chains(flat(task.slots, drawn, lead), *said)
     else:
         chains = in_swags_plane(task, swag, key.at("hmc"), step)
     return {"preset": preset, "seed": seed, **_measured(task, swag, other, chains)}

@@ -108,8 +108,8 @@ def _clouds_are_alike(by: Seeds) -> Verdict:
     """Factors of 2 between the worst axis' ratio of spreads and 2 or 1/2, in each plane."""
     parts = {}
     for name in FITTED if by else ():
-        found = [[value(r, ("planes", name, "ratio", k)) for k in (0, 1)] for r in by.values()]
-        room = [math.log2(FACTOR) - max(abs(math.log2(x)) for x in ratios) for ratios in found]
+        ratios = [[value(r, ("planes", name, "ratio", k)) for k in (0, 1)] for r in by.values()]
+        room = [math.log2(FACTOR) - max(abs(math.log2(x)) for x in pair) for pair in ratios]
         parts[FITTED[name]] = above_zero(room, 2, OVERLAP)
     return every(parts)
 

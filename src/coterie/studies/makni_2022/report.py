@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from coterie.core.errors import BadRun
+from coterie.api.folders import read_record
 from coterie.data.partition.counts import client_names
 from coterie.kernels import calibrate
 from coterie.metrics.calibration import Calibration, Tally, taus
@@ -17,8 +19,8 @@ from coterie.metrics.summary import interval
 from coterie.report import splits
 from coterie.show.inks import COLOURS
 from coterie.studies import drawing, pages
-from coterie.studies.base import Asked, Paper, Preset, Scale
-from coterie.studies.makni_2022 import EXCHANGES, SAMPLERS, published
+from coterie.studies.base import Asked, Paper, Preset, Scale, by_preset, read_runs
+from coterie.studies.makni_2022 import CANCER, EXCHANGES, SAMPLERS, SCORES, is_done, published
 from coterie.studies.makni_2022 import cancer_report as cancers
 from coterie.studies.makni_2022.aggregates import FL_SWAG, MEAN
 from coterie.studies.makni_2022.claims import (
@@ -31,8 +33,8 @@ from coterie.studies.makni_2022.claims import (
     QUESTIONS,
     REASONS,
     SERVER,
+    Found,
     Results,
-    read,
 )
 from coterie.studies.makni_2022.why import PARTS
 
@@ -44,6 +46,42 @@ LINES = {FL_SWAG: "FL-SWAG", "sgld": "SGLD", "psgld": "pSGLD"}
 FEW = 10  # samples below which a bin's accuracy says little
 
 Seen = Mapping[str, tuple[Mapping[str, Sequence[float]], np.ndarray]]
+
+# results
+
+
+def _read(asked: Asked, paper: Paper) -> dict[Preset, Results]:
+    """Everything below OUT at this scale that is finished."""
+
+    def run_of(path: Path, cell: str) -> Any:
+        if not is_done(path, cell):
+            return None
+        return (
+            json.loads((path / CANCER).read_text()) if cell.startswith("cancer/") else read_cell(path, cell)
+        )
+
+    found = by_preset(lambda preset: read_runs(asked, preset, paper.cells(asked.scale), run_of))
+    return {preset: Results(runs, runs.pop("cancer/wisconsin", {})) for preset, runs in found.items()}
+
+
+def read_cell(path: Path, cell: str) -> Found:
+    record, kind = read_record(path), cell.partition("/")[0]
+    counts = np.array([c["labels"][0] for c in record.about["clients"]])
+    figures: dict[str, dict[str, float]] = {}
+    tallies: dict[str, Sequence[float]] = {}
+    if kind in EXCHANGES:
+        scored = json.loads((path / SCORES).read_text())
+        figures, tallies = scored["figures"], scored["tallies"]
+        for note in record.about["notes"]:  # the server's own accuracy is said, not measured round by round
+            if alone := re.search(r"the server's model alone: ([\d.]+) %", note):
+                figures[SERVER] = {"accuracy": float(alone[1]) / 100}
+    else:
+        # everybody has the same test set and, here, the same model
+        figures[kind] = {m: record.final(m)[0] for m in FACTORS}
+        if kind in SAMPLERS and (found := record.calibration()) is not None:
+            tallies[kind] = [float(v) for tally in found for part in tally for v in part[0]]
+    return Found(figures, tallies, counts, record.about)
+
 
 # tables
 
@@ -124,16 +162,7 @@ def why_table(results: Results) -> str:
 # the page
 
 
-def write_all(paper: Paper, asked: Asked) -> list[Path]:
-    results = read(asked, paper)
-    if not results:
-        raise BadRun(f"{asked.out} has no finished runs of {paper.name}: run some cells first")
-    return pages.write(
-        asked, page(paper, asked, results), rows(results, asked.scale), lambda: _figures(results)
-    )
-
-
-def page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
+def _page(paper: Paper, asked: Asked, results: Mapping[Preset, Results]) -> str:
     every_run = [f for r in results.values() for by in r.cells.values() for f in by.values()]
     origins = [f.origin for f in every_run]
     origins += [c["origin"] for r in results.values() for c in r.cancer.values()]
@@ -186,46 +215,43 @@ def _preset_part(paper: Paper, scale: Scale, preset: Preset, found: Results) -> 
     return parts
 
 
-def rows(results: Mapping[Preset, Results], scale: Scale) -> list[dict[str, object]]:
+def _rows(asked: Asked, results: Mapping[Preset, Results]) -> list[dict[str, object]]:
     """One line for each model that was scored, and for each number of section 6 (`value`)."""
+
+    def where(preset: Preset, cell: str, seed: int, origin: Mapping[str, Any]) -> dict[str, object]:
+        again = pages.again("makni-2022", cell, preset, asked.scale, seed)
+        told = {"preset": preset, "scale": asked.scale, "cell": cell, "seed": seed}
+        return {**told, "commit": origin["commit"], "command": again}
+
     lines: list[dict[str, object]] = []
     for preset, found in results.items():
         for cell, by in found.cells.items():
             for seed, one in by.items():
-                same = _line(preset, scale, cell, seed, one.origin)
+                same = where(preset, cell, seed, one.origin)
                 lines += [{**same, "model": row, **figures} for row, figures in one.figures.items()]
         for seed, result in found.cancer.items():
-            same = _line(preset, scale, "cancer/wisconsin", seed, result["origin"])
+            same = where(preset, "cancer/wisconsin", seed, result["origin"])
             values = {name: cancers.value(result, path) for name, path in cancers.ROWS.items()}
             lines += [{**same, "model": name, "value": value} for name, value in values.items()]
     return lines
 
 
-def _line(preset: Preset, scale: Scale, cell: str, seed: int, origin: Mapping[str, Any]) -> dict[str, object]:
-    where = {"preset": preset, "scale": scale, "cell": cell, "seed": seed}
-    return {
-        **where,
-        "commit": origin["commit"],
-        "command": pages.again("makni-2022", cell, preset, scale, seed),
-    }
-
-
 # figures
 
 
-def _figures(results: Mapping[Preset, Results]) -> dict[str, Figure]:
+def _draw(asked: Asked, results: Mapping[Preset, Results]) -> dict[str, Figure]:
+    """Of the first seed of each cell."""
     drawn: dict[str, Figure] = {}
     for preset, found in results.items():
-        first = {c: next(iter(by.values())) for c, by in found.cells.items()}
-        drawn |= draw(preset, {c: (f.tallies, f.counts) for c, f in first.items()}, NAMES)
+        first = {cell: next(iter(by.values())) for cell, by in found.cells.items()}
+        drawn |= draw_cells(preset, {cell: (f.tallies, f.counts) for cell, f in first.items()}, NAMES)
         if found.cancer:
-            first_seed = next(iter(found.cancer.values()))
-            drawn |= cancers.figure(first_seed)
+            drawn |= cancers.figure(next(iter(found.cancer.values())))
     return drawn
 
 
-def draw(preset: Preset, seen: Seen, names: Mapping[str, str]) -> dict[str, Figure]:
-    """Of the first seed; `seen` has tallies by row, and rows [client, class], of each cell."""
+def draw_cells(preset: Preset, seen: Seen, names: Mapping[str, str]) -> dict[str, Figure]:
+    """`seen` has tallies by row, and rows [client, class], of each cell."""
     drawn: dict[str, Figure] = {}
     for cell, (_, counts) in seen.items():
         kind, _, data = cell.partition("/")
@@ -265,3 +291,6 @@ def calibration(name: str, tallies: Mapping[str, Sequence[float]]) -> Figure:
     right.set(title="of all at least as sure as τ")
     right.legend(frameon=False)
     return figure
+
+
+REPORT = pages.Report(_read, _page, _rows, _draw)

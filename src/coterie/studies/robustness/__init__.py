@@ -21,7 +21,7 @@ import warnings
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from coterie.data.partition.dirichlet import Dirichlet
 from coterie.data.sources import SOURCES
 from coterie.kernels import SGD
 from coterie.models import MODELS
-from coterie.studies.base import Asked, CellFile, Job, Paper, Scale, at_hand, cut, first_model
+from coterie.studies.base import Asked, CellFile, Job, LineStudy, Scale, cut, first_model
 
 NONE, BOTH = "none", "losses"
 KINDS = (
@@ -111,12 +111,6 @@ class Trace:
     origin: dict[str, Any] = field(default_factory=dict)
 
 
-def _method_of(way: str, rate: float) -> Method:
-    name, options = WAYS[way]
-    made: Method = METHODS.make(name, local=SGD(lr=rate, batch=16, epochs=1), **options)
-    return made
-
-
 def wraps_of(kind: str, share: float) -> list[str]:
     """The wrappers of a run; of two, the same clients lie in both ways."""
     if kind == NONE:
@@ -136,10 +130,12 @@ def _clients_of(name: str, seed: int) -> tuple[Client, ...]:
 def _trace(name: str, way: str, kind: str, share: float, seed: int, rounds: int) -> Trace:
     study, clients = STUDIES[name], _clients_of(name, seed)
     module = first_model(MODELS.make(study.model, **study.options), clients[0], seed)
+    called, options = WAYS[way]
+    method: Method = METHODS.make(called, local=SGD(lr=study.rate, batch=16, epochs=1), **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CoterieWarning)  # models that liars ruin are looked for
         record = train(
-            module, list(clients), _method_of(way, study.rate), rounds=rounds, seed=seed,
+            module, list(clients), method, rounds=rounds, seed=seed,
             wrap=wraps_of(kind, share), evaluate=rounds, one_class="allow", progress=False,
         ).record  # fmt: skip
     last = record.metrics[-1]
@@ -166,50 +162,36 @@ def _rounds_of(study: Study, scale: Scale) -> int:
     return int(SMALL.get(scale, {}).get("rounds", study.rounds))
 
 
-def _settings_of(name: str, way: str, scale: Scale) -> str:
-    """A fingerprint of all that decides a run but its seed and liars: others' results do not count."""
-    study = STUDIES[name]
-    return digest({"study": str(study), "way": repr(WAYS[way]), "rounds": _rounds_of(study, scale)})
-
-
-def _cell_file(out: Path, scale: Scale, name: str, way: str) -> CellFile[Trace]:
-    return CellFile(out / "text" / scale / name / f"{way}.jsonl", _settings_of(name, way, scale), Trace)
-
-
-def kept(out: Path, scale: Scale, name: str, way: str) -> list[Trace]:
-    """The finished runs of a cell, each once."""
-    return list(_cell_file(out, scale, name, way).read(lambda t: (t.kind, t.share, t.seed)).values())
-
-
-class _Robustness(Paper):
+class _Robustness(LineStudy[Trace]):
     """Cells are study/method: digits/krum, hospitals/pens, ..."""
 
     name = "robustness"
     citation = "Rules and personal methods against thirteen ways of lying, a study of Coterie's own"
-    scales = ("full", "tiny")
+    nothing = "no results of {}"
+    sources: ClassVar[dict[str, str]] = {name: study.data for name, study in STUDIES.items()}
+    ways = tuple(WAYS)
 
-    def cells(self, scale: Scale) -> tuple[str, ...]:
-        return tuple(f"{name}/{way}" for name in STUDIES for way in WAYS)
+    def file(self, out: Path, scale: Scale, study: str, way: str) -> CellFile[Trace]:
+        """The fingerprint has all that decides a run but its seed and liars."""
+        rounds = _rounds_of(STUDIES[study], scale)
+        settings = digest({"study": str(STUDIES[study]), "way": repr(WAYS[way]), "rounds": rounds})
+        path = out / "text" / scale / study / f"{way}.jsonl"
+        return CellFile(path, settings, Trace, lambda trace: (trace.kind, trace.share, trace.seed))
 
-    def usual(self, scale: Scale) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return at_hand(self.cells(scale), {name: study.data for name, study in STUDIES.items()})
+    def job(self, asked: Asked, study: str, way: str) -> Job:
+        """All liars and seeds of a cell."""
+        rounds = _rounds_of(STUDIES[study], asked.scale)
+        liars = cases(STUDIES[study], asked.scale)
 
-    def jobs(self, asked: Asked) -> list[Job]:
-        return [_job_of(asked, cell) for cell in asked.cells]
+        def compute(case: tuple[str, float, int]) -> list[Trace]:
+            return [_trace(study, way, *case, rounds)]
 
-
-def _job_of(asked: Asked, cell: str) -> Job:
-    """All liars and seeds of a cell."""
-    name, _, way = cell.partition("/")
-    study, scale = STUDIES[name], asked.scale
-    have = {(t.kind, t.share, t.seed) for t in kept(asked.out, scale, name, way)}
-    wanted = [(*case, seed) for seed in range(asked.seeds) for case in cases(study, scale)]
-    left = [case for case in wanted if case not in have]
-
-    def compute(case: tuple[str, float, int]) -> list[Trace]:
-        return [_trace(name, way, *case, _rounds_of(study, scale))]
-
-    return _cell_file(asked.out, scale, name, way).job(cell, left, compute, lambda c: f"{c[0]} seed {c[2]}")
+        return self.file(asked.out, asked.scale, study, way).job(
+            f"{study}/{way}",
+            [(*case, seed) for seed in range(asked.seeds) for case in liars],
+            compute,
+            lambda case: f"{case[0]} seed {case[2]}",
+        )
 
 
 PAPER = _Robustness()

@@ -5,19 +5,16 @@ Why a method breaks is said only where the tables say that it does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from coterie.core.errors import BadRun
 from coterie.metrics.summary import interval
 from coterie.studies import drawing, pages
-from coterie.studies.base import Asked, Paper, Scale
-from coterie.studies.robustness import KINDS, NONE, STUDIES, WAYS, Trace, kept
+from coterie.studies.base import Asked, LineStudy, Paper
+from coterie.studies.robustness import KINDS, NONE, STUDIES, WAYS, Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,33 +69,36 @@ MORE = (
 )
 
 
-def write_all(paper: Paper, asked: Asked) -> list[Path]:
-    lines = _rows(asked.out, asked.scale)
-    if not lines:
-        raise BadRun(f"{asked.out} has no results of {paper.name}: run some cells first")
-    frame, origins = pd.DataFrame(lines), dict[str, Any]()
-    for cell in {(line["study"], line["method"]) for line in lines}:
-        origins |= {t.origin["commit"]: t.origin for t in kept(asked.out, asked.scale, *cell)}
+Runs = Mapping[tuple[str, str], Sequence[Trace]]  # by study and method
+
+
+def _read(asked: Asked, paper: LineStudy[Trace]) -> Runs:
+    """All cells with a line at least: what has no run of its seed where nobody lies has none."""
+    runs = paper.kept(asked.out, asked.scale)
+    return {cell: found for cell, found in runs.items() if _rows(asked, {cell: found})}
+
+
+def _rows(asked: Asked, results: Runs) -> list[dict[str, Any]]:
+    """One line for each run, beside what the same clients have in the run of that seed where nobody lies."""
+    lines = []
+    for (study, way), traces in results.items():
+        clean = {t.seed: t.accuracy for t in traces if t.kind == NONE}
+        lines += [line(study, way, t, clean[t.seed]) for t in traces if t.seed in clean]
+    return lines
+
+
+def _page(paper: Paper, asked: Asked, results: Runs) -> str:
+    frame = pd.DataFrame(_rows(asked, results))
+    origins = {t.origin["commit"]: t.origin for traces in results.values() for t in traces}
     runs = f"{len(frame)} runs, seeds {frame['seed'].min()} to {frame['seed'].max()}"
-    text = pages.joined(
+    seeds = {f"{s}/{w}": int(part["seed"].max()) + 1 for (s, w), part in _ordered(frame)}
+    return pages.joined(
         f"# {paper.name}",
         f"{paper.citation}: `coterie.studies.robustness`.",
         pages.facts(runs, origins.values()),
-        pages.commands(paper, "text", asked.scale, _seeds(frame)),
+        pages.commands(paper, "text", asked.scale, seeds),
         body(frame),
     )
-    return pages.write(asked, text, lines, partial(_draw, frame))
-
-
-def _rows(out: Path, scale: Scale) -> list[dict[str, Any]]:
-    """One line for each run, beside what the same clients have in the run of that seed where nobody lies."""
-    lines = []
-    for study in STUDIES:
-        for way in WAYS:
-            traces = kept(out, scale, study, way)
-            clean = {t.seed: t.accuracy for t in traces if t.kind == NONE}
-            lines += [line(study, way, t, clean[t.seed]) for t in traces if t.seed in clean]
-    return lines
 
 
 def line(study: str, way: str, found: Trace, clean: Mapping[str, float]) -> dict[str, Any]:
@@ -121,11 +121,6 @@ def line(study: str, way: str, found: Trace, clean: Mapping[str, float]) -> dict
     }
 
 
-def _seeds(frame: pd.DataFrame) -> dict[str, int]:
-    """How many seeds, from 0, each cell has."""
-    return {f"{s}/{w}": int(f["seed"].max()) + 1 for (s, w), f in _ordered(frame)}
-
-
 def _ordered(frame: pd.DataFrame) -> list[tuple[tuple[str, str], pd.DataFrame]]:
     """Cells in the order of the study."""
     found = {(str(s), str(w)): part for (s, w), part in frame.groupby(["study", "method"])}
@@ -141,7 +136,7 @@ def body(frame: pd.DataFrame) -> str:
             parts += [f"## {study}, {100 * share:.0f} % lie", _table(some, "accuracy", "clean")]
             parts += ["The worst of the honest:", _table(some, "worst", "clean_worst")]
     parts += ["## How often the trigger works", _trigger(frame)]
-    parts += ["## What holds, and what breaks", _held(frame), _words_of(_broken(frame))]
+    parts += ["## What holds, and what breaks", *_what_holds(frame)]
     return "\n\n".join(parts)
 
 
@@ -182,37 +177,36 @@ def _trigger(frame: pd.DataFrame) -> str:
     return pages.table(["method", *(f"{s}, {100 * share:.0f} %" for s, share in groups)], lines)
 
 
-def _broken(frame: pd.DataFrame) -> dict[str, bool]:
-    """Of each method, whether any way of lying takes the honest further down than counts as held."""
-    found = dict.fromkeys((w for w in WAYS if w in set(frame["method"])), False)
-    for (_, way), cell in _ordered(frame):
-        for share in set(cell["share"]) - {0.0}:
-            some = _changes(cell[cell["share"] == share], "accuracy", "clean")
-            found[way] |= any(change < -NEAR for change in some.values())
-    return found
-
-
-def _held(frame: pd.DataFrame) -> str:
-    """Of each method: under how many ways of lying the honest stay near, and which break it."""
-    lines = []
+def _what_holds(frame: pd.DataFrame) -> list[str]:
+    """Of each method: under how many ways of lying the honest stay near, and which break it; then why."""
+    lines, broken = [], dict[str, bool]()
+    settings = [(study, share) for study, spec in STUDIES.items() for share in spec.shares]
     for way in [w for w in WAYS if w in set(frame["method"])]:
         cells, near, all_of, worst = list[str](), 0, 0, dict[str, float]()
-        for study, spec in STUDIES.items():
-            for share in spec.shares:
-                mine = frame[(frame["study"] == study) & (frame["method"] == way)]
-                found = _changes(mine[mine["share"].isin((0.0, share))], "accuracy", "clean")
-                bad = {k: v for k, v in found.items() if v < -NEAR}
-                near, all_of = near + len(found) - len(bad), all_of + len(found)
-                cells.append(f"{len(found) - len(bad)} of {len(found)}" if found else "–")
-                for kind, change in bad.items():
-                    worst[kind] = min(change, worst.get(kind, 0.0))
+        for study, share in settings:
+            mine = frame[(frame["study"] == study) & (frame["method"] == way)]
+            found = _changes(mine[mine["share"].isin((0.0, share))], "accuracy", "clean")
+            bad = {k: v for k, v in found.items() if v < -NEAR}
+            near, all_of = near + len(found) - len(bad), all_of + len(found)
+            cells.append(f"{len(found) - len(bad)} of {len(found)}" if found else "–")
+            for kind, change in bad.items():
+                worst[kind] = min(change, worst.get(kind, 0.0))
         said = ", ".join(f"{k} {points(worst[k]).strip('*')}" for k in KINDS if k in worst) or "nothing"
         lines.append([way, *cells, f"{near} of {all_of}", said])
-    names = [f"{s}, {100 * share:.0f} %" for s, spec in STUDIES.items() for share in spec.shares]
-    return pages.prose_table(["method", *names, "in all", "broken by, at the worst"], lines)
+        broken[way] = bool(worst)
+    names = [f"{s}, {100 * share:.0f} %" for s, share in settings]
+    fine = [f"`{way}`" for way, bad in broken.items() if not bad]
+    held = f"No way of lying breaks {', '.join(fine)}." if fine else "No method is broken by no way of lying."
+    whys = [f"- `{way}`: {WHY[way]}." for way, bad in broken.items() if bad and way in WHY]
+    table = pages.prose_table(["method", *names, "in all", "broken by, at the worst"], lines)
+    return [table, held, "Why the others break:", "\n".join(whys), MORE]
 
 
-def _draw(frame: pd.DataFrame) -> dict[str, Figure]:
+def _draw(asked: Asked, results: Runs) -> dict[str, Figure]:
+    return draw_of(pd.DataFrame(_rows(asked, results)))
+
+
+def draw_of(frame: pd.DataFrame) -> dict[str, Figure]:
     """For each study, a picture of the changes of the mean: methods downwards, ways of lying to the right."""
     made = {}
     for study, spec in STUDIES.items():
@@ -235,9 +229,4 @@ def _picture(frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _words_of(broken: Mapping[str, bool]) -> str:
-    """By method, in order: whether any way of lying breaks it."""
-    fine = [f"`{way}`" for way, bad in broken.items() if not bad]
-    held = f"No way of lying breaks {', '.join(fine)}." if fine else "No method is broken by no way of lying."
-    whys = [f"- `{way}`: {WHY[way]}." for way, bad in broken.items() if bad and way in WHY]
-    return "\n\n".join([held, "Why the others break:", "\n".join(whys), MORE])
+REPORT = pages.Report(_read, _page, _rows, _draw)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 
-from coterie.api.folders import Record, is_finished
+from coterie.api.folders import is_finished
 from coterie.core.client import Client
 from coterie.core.errors import BadInput
 from coterie.core.method import Method
@@ -88,13 +88,6 @@ def clients_of(group: str, scale: Scale, seed: int) -> tuple[Client, ...]:
     name, alpha, _ = parts_of(f"{group}/")
     data = rows_of(loaded(name), scale, seed)
     return deal_clients(data, Dirichlet(float(alpha)), CLIENTS, Key(seed).at("data"), one_class=True).clients
-
-
-def best_and_last(record: Record) -> tuple[float, float]:
-    """The mean accuracy over clients, in the best round and in the last."""
-    _, values = record.curve("accuracy")
-    means = values.mean(axis=1)
-    return float(means.max()), float(means[-1])
 
 
 class _Yang(Paper):

@@ -203,7 +203,10 @@ def run_study(methods: dict[str, Method], data: str, lr: float, seeds: int, roun
                     scores = evaluate(mine, client.test_x, client.test_y)
                     rows.append({"seed": seed, "method": name, "round": r, "client": client.name, **scores})
             steps[name] += args.steps - before
-    _write_csv(given.out, rows)
+    with open(given.out, "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
     _print_table(rows, steps, given.rounds)
 
 
@@ -217,13 +220,6 @@ def _parse(data: str, lr: float, seeds: int, rounds: int) -> argparse.Namespace:
     given = parser.parse_args()
     given.data = given.data or os.path.join(os.path.dirname(given.out), data)
     return given
-
-
-def _write_csv(path: str, rows: list[dict[str, Any]]) -> None:
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _print_table(rows: list[dict[str, Any]], steps: dict[str, int], rounds: int) -> None:

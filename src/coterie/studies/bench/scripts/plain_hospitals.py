@@ -33,7 +33,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 FOLDS = 5
 
 
-def weight_erosion(
+def _weight_erosion(
     clients: list[Client], start: nn.Module, args: Args, p_d: float = 0.05
 ) -> Iterator[list[list[nn.Module]]]:
     """Grimberg, 2020: a model for each client, in which others lose weight as their updates part from its."""
@@ -48,7 +48,7 @@ def weight_erosion(
                 other = copy.deepcopy(model)
                 train(other, loaders[j], args)
                 states[j] = other.state_dict()
-                updates[j] = (flat(other) - flat(model)) / len(loaders[j])  # for each of its steps
+                updates[j] = (_flat(other) - _flat(model)) / len(loaders[j])  # for each of its steps
             for j in asked:
                 distance = (updates[j] - updates[k]).norm() / updates[k].norm()
                 alpha[k][j] = max(0.0, alpha[k][j] - p_d * float(distance))
@@ -57,7 +57,7 @@ def weight_erosion(
         yield [[model] for model in models]
 
 
-def pens(
+def _pens(
     clients: list[Client],
     start: nn.Module,
     args: Args,
@@ -83,7 +83,7 @@ def pens(
                 circle = [j for j in others if history[k, j] > threshold]
                 partners.append(random.sample(circle, min(neighbours, len(circle))))
                 continue
-            scores = {j: accuracy(model, clients[j].train_x, clients[j].train_y) for j in others}
+            scores = {j: _accuracy(model, clients[j].train_x, clients[j].train_y) for j in others}
             picked: list[int] = []
             for _ in range(samplings):
                 drawn = random.sample(others, min(sampled, len(others)))
@@ -99,17 +99,17 @@ def pens(
         yield [[model] for model in models]
 
 
-def ndoye(
+def _ndoye(
     clients: list[Client], start: nn.Module, args: Args, best: int = 2, passes: int = 5
 ) -> Iterator[list[list[nn.Module]]]:
     """Grimberg, 2020: train with those whose models lose least by the move to one's own data."""
     n = len(clients)
     alone, home = [], []
     for c in clients:
-        alone.append(trained(start, c.train_x, c.train_y, args, passes))
+        alone.append(_trained(start, c.train_x, c.train_y, args, passes))
         total = 0.0
-        for kept, held in folds(len(c.train_y)):
-            model = trained(start, c.train_x[kept], c.train_y[kept], args, passes)
+        for kept, held in _folds(len(c.train_y)):
+            model = _trained(start, c.train_x[kept], c.train_y[kept], args, passes)
             total += _loss_of(model, c.train_x[held], c.train_y[held]) * len(held)
         home.append(total / len(c.train_y))
     circles = []
@@ -117,19 +117,19 @@ def ndoye(
         others = [j for j in range(n) if j != k]
         transfer = {j: _loss_of(alone[j], c.train_x, c.train_y) - home[j] for j in others}
         circles.append([k, *sorted(others, key=lambda j: transfer[j])[:best]])
-    yield from ranked(clients, start, args, circles)
+    yield from _ranked(clients, start, args, circles)
 
 
-def influence(clients: list[Client], start: nn.Module, args: Args) -> Iterator[list[list[nn.Module]]]:
+def _influence(clients: list[Client], start: nn.Module, args: Args) -> Iterator[list[list[nn.Module]]]:
     """Grimberg, 2020, section 6: train with those without whom the average would do worse on one's data."""
     n, sizes = len(clients), [len(c.train_y) for c in clients]
     gain = np.zeros((n, n))
-    dealt = [folds(size) for size in sizes]
+    dealt = [_folds(size) for size in sizes]
     for fold in range(FOLDS):
         states = []
         for c, parts in zip(clients, dealt, strict=True):
             kept, _ = parts[fold]
-            states.append(trained(start, c.train_x[kept], c.train_y[kept], args).state_dict())
+            states.append(_trained(start, c.train_x[kept], c.train_y[kept], args).state_dict())
         for k, c in enumerate(clients):
             _, held = dealt[k][fold]
             x, y = c.train_x[held], c.train_y[held]
@@ -139,7 +139,7 @@ def influence(clients: list[Client], start: nn.Module, args: Args) -> Iterator[l
                 without = _averaged(start, [states[i] for i in rest], [sizes[i] for i in rest])
                 gain[k, j] += (_loss_of(without, x, y) - everyone) * len(held)
     circles = [[k, *(j for j in range(n) if j != k and gain[k, j] > 0)] for k in range(n)]
-    yield from ranked(clients, start, args, circles)
+    yield from _ranked(clients, start, args, circles)
 
 
 def _fl_swag(
@@ -156,10 +156,10 @@ def _fl_swag(
     for r in range(1, args.rounds + 1):
         for model, loader, path in zip(models, loaders, paths, strict=True):
             if r == warm + 1:
-                path.append(flat(model))
+                path.append(_flat(model))
             train(model, loader, args)
             if r > warm:
-                path.append(flat(model))
+                path.append(_flat(model))
         if r < args.rounds:
             yield [[model] for model in models]
     precision, shift = 0.0 * paths[0][0], 0.0 * paths[0][0]
@@ -178,7 +178,7 @@ def _fl_swag(
     yield [crowd for _ in clients]
 
 
-def ranked(
+def _ranked(
     clients: list[Client], start: nn.Module, args: Args, circles: Sequence[Sequence[int]]
 ) -> Iterator[list[list[nn.Module]]]:
     """The first round went into the ranking; from the second on FedAvg within each client's circle."""
@@ -197,7 +197,7 @@ def ranked(
         yield [[model] for model in models]
 
 
-def trained(start: nn.Module, x: Tensor, y: Tensor, args: Args, passes: int = 1) -> nn.Module:
+def _trained(start: nn.Module, x: Tensor, y: Tensor, args: Args, passes: int = 1) -> nn.Module:
     model, loader = copy.deepcopy(start), loader_of(x, y, args)
     for _ in range(passes):
         train(model, loader, args)
@@ -210,13 +210,13 @@ def _averaged(start: nn.Module, states: Sequence[State], sizes: Sequence[int]) -
     return model
 
 
-def folds(rows: int) -> list[tuple[Tensor, Tensor]]:
+def _folds(rows: int) -> list[tuple[Tensor, Tensor]]:
     """For each fold, the rows that are kept and those that are held out."""
     parts = torch.randperm(rows).chunk(FOLDS)
     return [(torch.cat([p for i, p in enumerate(parts) if i != k]), held) for k, held in enumerate(parts)]
 
 
-def flat(model: nn.Module) -> Tensor:
+def _flat(model: nn.Module) -> Tensor:
     return parameters_to_vector(model.parameters()).detach().double()
 
 
@@ -226,7 +226,7 @@ def _loss_of(model: nn.Module, x: Tensor, y: Tensor) -> float:
         return float(F.cross_entropy(model(x), y))
 
 
-def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     model.eval()
     with torch.no_grad():
         return float((model(x).argmax(dim=1) == y).float().mean())
@@ -236,10 +236,10 @@ METHODS = {
     "local": local,
     "fedavg": fedavg,
     "finetune": finetune,
-    "weight-erosion": weight_erosion,
-    "pens": pens,
-    "ndoye": ndoye,
-    "influence": influence,
+    "weight-erosion": _weight_erosion,
+    "pens": _pens,
+    "ndoye": _ndoye,
+    "influence": _influence,
     "fl-swag": _fl_swag,
     "central": central,
 }
