@@ -22,13 +22,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
+from coterie.core.kernel import KERNELS
 from coterie.core.options import bounded, check_options
-from coterie.core.seeds import Key
 from coterie.kernels.local import deal_batches, extent_of_batches
 
 SHARED, TAKEN = "shared", "taken"

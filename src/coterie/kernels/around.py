@@ -6,12 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import Batch, Belief, Carry, Charge, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.facts import kernel_fact
-from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick, extent_of
-from coterie.core.learner import Batch, Learner
-from coterie.core.seeds import Key
+from coterie.core.kernel import extent_of
 
 
 def numbers_of(kernel: Any) -> tuple[str, ...]:

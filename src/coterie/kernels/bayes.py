@@ -33,15 +33,12 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import Belief, Carry, Charge, Key, Learner, Plan, Reply
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Carry, Marker, Plan, Reply
-from coterie.core.learner import Learner
+from coterie.core.kernel import KERNELS, Marker
 from coterie.core.options import chosen
-from coterie.core.seeds import Key
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.local import LocalWork
 

@@ -27,12 +27,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import Batch, Belief, Carry, Charge, Learner, Reply, Tick, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact
-from coterie.core.kernel import WORK, Carry, Reply, Tick, Trainer
-from coterie.core.learner import Batch, Learner
+from coterie.core.kernel import WORK
 from coterie.kernels.around import Around
 from coterie.kernels.bayes import normals
 from coterie.kernels.dp import check_noise, refuse_batch_norm

@@ -15,13 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coterie.core.charge import Charge
-from coterie.core.client import Task
+from coterie.core.contract import Charge, Groups, Key, Part, Scorer, Task
 from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact
-from coterie.core.groups import Groups
-from coterie.core.kernel import KERNELS, Part, Scorer
-from coterie.core.seeds import Key
+from coterie.core.kernel import KERNELS
 from coterie.kernels.score import Score
 
 CHOSEN = "chosen"

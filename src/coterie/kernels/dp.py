@@ -41,14 +41,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import Belief, Carry, Charge, Extent, Key, Plan, Reply, Tick, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick, Trainer, extent_of
+from coterie.core.kernel import WORK, extent_of
 from coterie.core.learner import Batch, Gradient, Learner, plus
 from coterie.core.options import check_options, chosen
-from coterie.core.seeds import Key
 from coterie.kernels.around import Around, numbers_of
 from coterie.kernels.bayes import normals
 from coterie.kernels.local import LocalWork

@@ -30,14 +30,12 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
-from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
+from coterie.core.kernel import WORK
 from coterie.core.options import bounded, check_options
-from coterie.core.seeds import Key
 from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, check_posterior, marks_of, normals
 from coterie.kernels.local import refuse_many_steps
 

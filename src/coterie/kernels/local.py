@@ -12,14 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coterie.core.belief import Belief
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
 from coterie.core.options import bounded, check_options, chosen
-from coterie.core.seeds import Key
 from coterie.core.watch import look
 
 Schedule = Literal["constant", "linear", "cosine", "exponential"]

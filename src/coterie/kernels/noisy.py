@@ -22,13 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.charge import Charge
-from coterie.core.client import Task
+from coterie.core.contract import Charge, Groups, Key, Part, Scorer, Task
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.groups import Groups
-from coterie.core.kernel import KERNELS, Part, Scorer
-from coterie.core.seeds import Key
+from coterie.core.kernel import KERNELS
 from coterie.kernels.calibrate import Calibrate
 from coterie.kernels.fold import HeldOut
 from coterie.kernels.score import Beside, Crowd, Score

@@ -10,10 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
-from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
-from coterie.core.learner import Batch, Learner
+from coterie.core.contract import Batch, Belief, Carry, Charge, Learner, Tick, Trainer
+from coterie.core.kernel import KERNELS
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD
 

@@ -22,10 +22,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
-from coterie.core.kernel import WORK, Plan, Tick
-from coterie.core.learner import Learner
-from coterie.core.seeds import Key
+from coterie.core.contract import Belief, Key, Learner, Plan, Tick
+from coterie.core.kernel import WORK
 from coterie.kernels.bayes import CollectingWork, check_posterior, normals
 
 

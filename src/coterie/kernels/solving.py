@@ -16,13 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.core.belief import Belief
 from coterie.core.client import bytes_of
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
-from coterie.core.seeds import Key
 from coterie.linear.design import (
     Design,
     design_of,

@@ -30,17 +30,15 @@ from typing import Any, ClassVar, get_type_hints
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadData, BadInput, Gathered, shown
 from coterie.core.facts import ALL, kernel_fact
-from coterie.core.held import Held, together
-from coterie.core.kernel import WORK, Kernel, Trainer
-from coterie.core.method import METHODS, NOBODYS, Info, Method, Models, Reveals, asking, common, paced
-from coterie.core.net import Beside, Net, Replies
+from coterie.core.held import together
+from coterie.core.kernel import WORK, Kernel
+from coterie.core.method import METHODS, NOBODYS, Method, asking, common, paced
+from coterie.core.net import Beside
 from coterie.core.options import coerced, options_of, read_pairs
 from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.natural import AUTO, natural_work, with_local
 from coterie.kernels.sgd import SGD
 from coterie.methods.baselines import NOTHING

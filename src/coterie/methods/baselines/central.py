@@ -18,15 +18,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, loss_by_reply, true_clusters
-from coterie.core.net import Net, settle, to_own
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, first_of, loss_by_reply, true_clusters
+from coterie.core.net import settle, to_own
 from coterie.core.options import check_options, chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
 By = Literal["all", "cluster"]

@@ -39,16 +39,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import CIRCLE, METHODS, Info, Models, Reveals, first_of, losses_of
+from coterie.core.held import COORDINATOR
+from coterie.core.method import CIRCLE, METHODS, first_of, losses_of
 from coterie.core.net import Distances, Net, Replies
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.clustered.groups import by_client, same_group

@@ -29,14 +29,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
-from coterie.core.net import Net
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, handed_out, scatter
+from coterie.core.partners import WEIGHTS
 from coterie.kernels.curvature import ALL, SCALE, Near
 from coterie.kernels.newton import Newton
 from coterie.methods.linear.pooled import of_all

@@ -20,14 +20,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
-from coterie.core.net import Net, Replies, settle
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Replies, Reveals, Roster
+from coterie.core.method import METHODS, first_of, handed_out
+from coterie.core.net import settle
 from coterie.core.options import chosen
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.partners import NOBODY
 from coterie.kernels.around import innermost
 from coterie.kernels.bayes import Collector
 from coterie.kernels.posterior import Draws, Natural, Visited, make_of

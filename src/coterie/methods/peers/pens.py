@@ -35,17 +35,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Net, Partners, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import CIRCLE, METHODS, Info
-from coterie.core.net import Net
+from coterie.core.method import CIRCLE, METHODS
 from coterie.core.options import bounded
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import reworked
 from coterie.methods.peers.greedy import Greedy
 from coterie.methods.peers.picks import check_peers, counts, draw_from

@@ -38,24 +38,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Part, Reveals, Roster, Scorer, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held, together
-from coterie.core.kernel import Part, Scorer, Trainer
-from coterie.core.method import (
-    Info,
-    Models,
-    Reveals,
-    check_validation,
-    handed_out,
-    loss_by_reply,
-    losses_of,
-    scatter,
-)
+from coterie.core.held import together
+from coterie.core.method import check_validation, handed_out, loss_by_reply, losses_of, scatter
 from coterie.core.net import Net, edges_of, settle, to_own
 from coterie.core.options import bounded, check_options, chosen
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import CHOSEN, Choice
 from coterie.kernels.score import Score

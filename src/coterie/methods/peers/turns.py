@@ -10,11 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.client import Task
-from coterie.core.held import Held
-from coterie.core.net import Net, Replies, to_own
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Held, Key, Net, Replies, Roster, Task
+from coterie.core.net import to_own
 from coterie.kernels.score import Here
 from coterie.methods.peers.picks import Asked
 

@@ -28,15 +28,11 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held, hold
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, scatter
-from coterie.core.net import SERVER, Net, from_server
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.held import hold
+from coterie.core.method import METHODS, first_of, handed_out, scatter
+from coterie.core.net import SERVER, from_server
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.mixture import ALPHA, MIXED, Mixture
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import kept

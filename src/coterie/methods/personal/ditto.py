@@ -20,14 +20,9 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
-from coterie.core.net import Net, settle
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, handed_out, losses_of
+from coterie.core.net import settle
 from coterie.kernels.proximal import ANCHOR, Proximal
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import for_epochs, overshooting, pull_of

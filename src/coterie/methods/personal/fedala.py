@@ -30,16 +30,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, losses_of, scatter
-from coterie.core.net import SERVER, Net, settle, to_own
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.held import together
+from coterie.core.method import METHODS, first_of, handed_out, losses_of, scatter
+from coterie.core.net import SERVER, settle, to_own
+from coterie.core.partners import WEIGHTS
 from coterie.kernels.ala import ALA, SHARED, TAKEN, check_ala, layers_of
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD

@@ -34,24 +34,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import (
-    METHODS,
-    Info,
-    Models,
-    Reveals,
-    check_validation,
-    handed_out,
-    losses_of,
-)
+from coterie.core.held import together
+from coterie.core.method import METHODS, check_validation, handed_out, losses_of
 from coterie.core.net import Net, Replies, edges_of, to_own
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD

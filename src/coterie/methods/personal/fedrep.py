@@ -20,15 +20,10 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals
-from coterie.core.net import SERVER, Net, settle
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS
+from coterie.core.net import SERVER, settle
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.only import Only
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import for_epochs

@@ -24,16 +24,11 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadData
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
-from coterie.core.net import Net, from_server
+from coterie.core.method import METHODS, handed_out
+from coterie.core.net import from_server
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.meta import Hessian, Meta
 from coterie.kernels.sgd import SGD
 from coterie.methods.server import fedavg

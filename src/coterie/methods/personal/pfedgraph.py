@@ -32,16 +32,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
-from coterie.core.net import Net, to_own
+from coterie.core.method import METHODS, handed_out, losses_of
+from coterie.core.net import to_own
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.leaning import Leaning
 from coterie.kernels.sgd import SGD

@@ -20,15 +20,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs, Weights
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
-from coterie.core.net import SERVER, Net, from_server
+from coterie.core.belief import Weights
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.held import together
+from coterie.core.method import METHODS, first_of, handed_out
+from coterie.core.net import SERVER, from_server
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.moreau import Moreau
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import kept, overshooting

@@ -23,12 +23,9 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from coterie.core.contract import Held, Key, Net, Scorer
 from coterie.core.errors import UnknownName
-from coterie.core.held import Held
-from coterie.core.kernel import Scorer
 from coterie.core.method import NOBODYS, scatter
-from coterie.core.net import Net
-from coterie.core.seeds import Key
 from coterie.kernels.fold import HeldOut
 
 Bar = Literal["own", "better", "none"]

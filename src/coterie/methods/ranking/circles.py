@@ -25,13 +25,9 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import without
+from coterie.core.contract import Held, Info, Key, Net, Replies, Roster, Scorer, Trainer
 from coterie.core.errors import BadData, BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Scorer, Trainer
-from coterie.core.method import UNTRAINED, Info, asking, loss_by_reply
-from coterie.core.net import Net, Replies
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import UNTRAINED, asking, loss_by_reply
 from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.relative import Relative

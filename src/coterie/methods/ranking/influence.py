@@ -36,17 +36,12 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import ALL
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
+from coterie.core.method import METHODS, asking, first_of, handed_out, scatter
 from coterie.core.net import Net, Replies, from_server
 from coterie.core.options import check_options, chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.fold import HeldOut
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD

@@ -35,15 +35,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.facts import ALL
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, NOBODYS, Info, Models, Reveals, asking, handed_out
-from coterie.core.net import Net, settle, to_own
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import METHODS, NOBODYS, asking, handed_out
+from coterie.core.net import settle, to_own
 from coterie.kernels.fold import Fold
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD

@@ -34,16 +34,11 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.facts import ALL
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, only_for
-from coterie.core.net import Net, to_own
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import METHODS, asking, handed_out, only_for
+from coterie.core.net import to_own
 from coterie.kernels.score import Here
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sketches import Moments, Quantiles, column_count, column_names

@@ -25,15 +25,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, loss_by_reply, scatter
-from coterie.core.net import Net, settle
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, loss_by_reply, scatter
+from coterie.core.net import settle
 from coterie.core.options import check_options, chosen
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.partners import NOBODY
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.server.fedavg import FedAvg, sample_clients

@@ -17,15 +17,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
+from coterie.core.contract import Beliefs, Held, Key, Net, Partners, Replies, Roster, Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, losses_of, scatter
-from coterie.core.net import Net, Replies
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.server.norms import Norm, calls, check_has_norms, check_norm, gathered, models_of, parted

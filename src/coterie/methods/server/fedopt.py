@@ -34,15 +34,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held, hold
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals
-from coterie.core.net import SERVER, Net
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.held import hold
+from coterie.core.method import METHODS
+from coterie.core.net import SERVER
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.partners import NOBODY
 from coterie.kernels.sgd import SGD
 from coterie.methods.server import fedavg
 from coterie.methods.server.norms import Norm, trained_names

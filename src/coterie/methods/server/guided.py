@@ -31,16 +31,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, scatter
-from coterie.core.net import Net, Replies
+from coterie.core.method import METHODS, check_validation, scatter
 from coterie.core.options import bounded, check_options, chosen
 from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD

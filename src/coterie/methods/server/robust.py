@@ -25,15 +25,12 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of
-from coterie.core.net import Net, from_server
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.held import COORDINATOR
+from coterie.core.method import METHODS, first_of
+from coterie.core.net import from_server
+from coterie.core.partners import WEIGHTS
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.ruled import Sum, rule_figures, summed

@@ -43,27 +43,12 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Info, Key, Models, Net, Partners, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import ALL
 from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import (
-    METHODS,
-    Info,
-    Models,
-    Reveals,
-    asking,
-    first_of,
-    handed_out,
-    losses_of,
-    scatter,
-)
-from coterie.core.net import Net, Replies
+from coterie.core.method import METHODS, asking, first_of, handed_out, losses_of, scatter
 from coterie.core.options import bounded, check_options, chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.server.cone import cone_angle, cone_figures
