@@ -19,7 +19,7 @@ from coterie.core.roster import Member, Roster
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.kernels.score import Score
-from coterie.methods.peers import (
+from coterie.methods import (
     DAC,
     DPSGD,
     PENS,
