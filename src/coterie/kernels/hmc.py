@@ -35,8 +35,8 @@ from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
 from coterie.core.kernel import WORK
-from coterie.core.options import bounded, check_options
-from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, check_posterior, marks_of, normals
+from coterie.core.options import bounded
+from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, marks_of, normals
 from coterie.kernels.local import refuse_many_steps
 
 GAMMA, EARLY, FORGET = 0.2, 10, 0.75
@@ -77,9 +77,9 @@ class HMC(Collecting):
     """Share of accepted draws to adapt to."""
     jitter: float = bounded(0.2, "lie in [0, 1)", "try 0.2")
     """By what share, up or down, a draw's step may differ from the adapted one."""
-    prior: float = 1.0
+    prior: float = bounded(1.0, "be at least 0 and finite", "try 1")
     """Precision of the Gaussian prior on every trained parameter; 0 for none."""
-    temperature: float = 1.0
+    temperature: float = bounded(1.0, "be at least 0 and finite", "try 1")
     """1 for the posterior, below 1 for a colder one."""
     keep: bool = False
     """Keep the step's length and what was collected between rounds (true) or start afresh (false)."""
@@ -88,9 +88,7 @@ class HMC(Collecting):
     numbers: ClassVar[tuple[str, ...]] = ("loss", "samples", "acceptance", "step")
 
     def __post_init__(self) -> None:
-        check_options(self)
-        self.check_collecting()
-        check_posterior(self.prior, self.temperature)
+        super().__post_init__()
         if not self.temperature:
             raise BadInput(f"temperature={self.temperature} must be above 0 for hmc: try 1")
         if self.leaps > LEAPS:

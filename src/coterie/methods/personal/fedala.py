@@ -36,8 +36,9 @@ from coterie.core.facts import kernel_fact
 from coterie.core.held import together
 from coterie.core.method import METHODS, first_of, handed_out, losses_of, scatter
 from coterie.core.net import SERVER, settle, to_own
+from coterie.core.options import bounded, check_options
 from coterie.core.partners import WEIGHTS
-from coterie.kernels.ala import ALA, SHARED, TAKEN, check_ala, layers_of
+from coterie.kernels.ala import ALA, SHARED, TAKEN, layers_of
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.server.fedavg import averaging_weights
@@ -75,19 +76,19 @@ class FedALA:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    eta: float = 1.0
+    eta: float = bounded(1.0, "be above 0 and finite", "try 1")
     """Learning rate of the mix."""
-    rows: float = 0.8
+    rows: float = bounded(0.8, "lie above 0 and up to 1", "try 0.8")
     """Share of a client's training rows that the mix is learnt from in a round."""
-    top: int = 1
+    top: int = bounded(1, "be at least 0", "1 is the last layer, 0 all layers")
     """In how many layers, counted from the output, the mix is learnt; 0: in all. Others are the average's."""
-    passes: int = 20
+    passes: int = bounded(20, "be at least 1", "try 20")
     """How often a client goes over these rows in its second round, at most; later once."""
-    settled: float = 0.1
+    settled: float = bounded(0.1, "be at least 0 and finite", "try 0.1")
     """In that round the mix rests once the losses of ten passes have a standard deviation below this."""
 
     def __post_init__(self) -> None:
-        check_ala(self.eta, self.rows, self.top, self.passes, self.settled)
+        check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         layers = len(layers_of(list(start)))

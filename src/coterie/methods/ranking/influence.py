@@ -41,7 +41,7 @@ from coterie.core.errors import BadInput
 from coterie.core.facts import ALL
 from coterie.core.method import METHODS, asking, first_of, handed_out, scatter
 from coterie.core.net import Net, Replies, from_server
-from coterie.core.options import check_options, chosen
+from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.fold import HeldOut
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -51,7 +51,6 @@ from coterie.methods.ranking.bar import (
     Bar,
     Part,
     beside,
-    check_bar,
     elsewhere,
     error_name,
     parts,
@@ -85,7 +84,7 @@ class Influence:
     """The work of a client in a round."""
     requester: str = ALL
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
-    best: int = 0
+    best: int = bounded(0, "be at least 0", "0 sets no bound")
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
     threshold: float = 0.0
     """Choose only others whose influence lies above this; -inf sets no bound."""
@@ -93,17 +92,16 @@ class Influence:
     """Leave each participant out (exact), or go by the gradient (first-order)."""
     folds: int = 5
     """Folds of the training rows that are held out in turn; 0 scores on validation rows instead."""
-    passes: int = 1
+    passes: int = bounded(1, "be at least 1", "try 5")
     """How many times over the local work is done before the models are averaged."""
-    bar: Bar = "own"
+    bar: Bar = chosen("own", Bar)
     """Choose only others whose influence lies above the threshold by more than a standard error, and whose
     model does no worse on one's own rows than one's own by more than that (own), or better by more (better);
     none asks for neither."""
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_bar(self.bar)
-        circles.check_options(self.best, self.threshold, self.folds, self.passes)
+        circles.check_choice(self.threshold, self.folds)
         if self.estimate == "first-order" and not self.folds:
             raise BadInput("estimate=first-order needs a gradient, which training rows give: set folds to 5")
 

@@ -39,6 +39,7 @@ from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partner
 from coterie.core.facts import ALL
 from coterie.core.method import METHODS, NOBODYS, asking, handed_out
 from coterie.core.net import settle, to_own
+from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.fold import Fold
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -50,7 +51,6 @@ from coterie.methods.ranking.bar import (
     Home,
     Part,
     beside,
-    check_bar,
     elsewhere,
     parts,
     scored_at_home,
@@ -78,21 +78,21 @@ class Ndoye:
     """The work of a client in a round."""
     requester: str = ALL
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
-    best: int = 2
+    best: int = bounded(2, "be at least 0", "0 sets no bound")
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
     threshold: float = math.inf
     """Choose only others whose transfer loss lies below this; inf sets no bound."""
     folds: int = 5
     """Folds of the cross-validation at home; 0 scores on validation rows instead."""
-    passes: int = 5
+    passes: int = bounded(5, "be at least 1", "try 5")
     """How many times over the local work is done to train the models that are ranked."""
-    bar: Bar = "own"
+    bar: Bar = chosen("own", Bar)
     """Choose only others whose model does no worse on one's own rows than one's own model by more than a
     standard error (own), or better by more than that (better); none chooses the best, however bad."""
 
     def __post_init__(self) -> None:
-        check_bar(self.bar)
-        circles.check_options(self.best, self.threshold, self.folds, self.passes)
+        check_options(self)
+        circles.check_choice(self.threshold, self.folds)
 
     @property
     def visits(self) -> int:

@@ -39,6 +39,7 @@ from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.facts import ALL
 from coterie.core.method import METHODS, asking, handed_out, only_for
 from coterie.core.net import to_own
+from coterie.core.options import bounded, check_options
 from coterie.kernels.score import Here
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sketches import Moments, Quantiles, column_count, column_names
@@ -86,7 +87,7 @@ class Similar:
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
     by: By = "quantiles"
     """What to rank by: quantiles of columns, transport between classes, or size alone, as a control."""
-    best: int = 2
+    best: int = bounded(2, "be at least 0", "0 sets no bound")
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
     threshold: float = math.inf
     """Choose only others whose distance beyond chance lies below this; inf sets no bound."""
@@ -106,7 +107,8 @@ class Similar:
     def __post_init__(self) -> None:
         wrong = Gathered()
         with wrong.one():
-            circles.check_options(self.best, self.threshold, 0, 1)
+            check_options(self)
+            circles.check_choice(self.threshold)
         if self.by not in get_args(By):
             wrong.found.append(UnknownName("measure", self.by, get_args(By)))
         for name in self.also:

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from coterie.core.contract import Beliefs, Held, Key, Net, Partners, Replies, Roster, Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, losses_of, scatter
-from coterie.core.options import bounded, check_options
+from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.norms import Norm, calls, check_has_norms, check_norm, gathered, models_of, parted
+from coterie.methods.server.norms import Norm, calls, check_has_norms, gathered, models_of, parted
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +54,11 @@ class FedAvg:
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
-    norm: Norm = "average"
+    norm: Norm = chosen("average", Norm)
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_norm(self.norm)
 
     @property
     def work(self) -> Trainer:

@@ -39,7 +39,7 @@ from coterie.core.partners import WEIGHTS, Partners
 from coterie.kernels.around import numbers_of
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.fedavg import FedAvg, averaging_weights, sample_clients, server_info
+from coterie.methods.server.fedavg import averaging_weights, sample_clients, server_info
 from coterie.methods.server.norms import Norm, calls, check_has_norms, gathered, models_of, parted
 from coterie.metrics.layers import Layer, asked, chained, wants
 
@@ -97,9 +97,9 @@ class Guided:
     """Beside convolutions, linear layers inherit the score of the last one before, or have their own."""
     raw: bool = False
     """Stable rank, knowledge gain and uniqueness of weights as they are, not of their low-rank part."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
-    norm: Norm = "average"
+    norm: Norm = chosen("average", Norm)
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     def __post_init__(self) -> None:
@@ -107,7 +107,6 @@ class Guided:
         chained(self.metric)
         if not math.isfinite(self.zeta):
             raise BadInput(f"zeta={self.zeta} must be finite: try 1")
-        FedAvg(sample=self.sample, norm=self.norm)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         check_has_norms(self.norm, start)

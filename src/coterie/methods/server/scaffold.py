@@ -39,7 +39,7 @@ from coterie.kernels import controlled
 from coterie.kernels.around import numbers_of
 from coterie.kernels.controlled import CONTROL, MINE, Controlled
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.fedavg import FedAvg, averaging_weights, sample_clients, server_info
+from coterie.methods.server.fedavg import averaging_weights, sample_clients, server_info
 from coterie.methods.server.norms import models_of, trained_names
 
 
@@ -63,7 +63,7 @@ class Scaffold:
     """The work of a client in a round: SGD without momentum, or newton."""
     weighted: bool = False
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
     server_step: float = bounded(1.0, "be above 0 and finite", "try 1")
     """How far to go from the old model to the average, above 0; beyond 1 goes past it."""
@@ -72,7 +72,6 @@ class Scaffold:
 
     def __post_init__(self) -> None:
         check_options(self)
-        FedAvg(sample=self.sample)
         Controlled(self.local)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
