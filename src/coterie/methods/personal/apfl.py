@@ -87,7 +87,7 @@ class APFL:
         beside = {"own": state.own.rows(hosts), "alpha": state.alpha.rows(hosts)}
         replies = net.visit(self.kernel, state.beliefs, from_server(hosts), key, beside=beside)
         if len(replies) == 0:
-            return state, fedavg.server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, fedavg.server_info(n, replies)
         shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         shared = net.mix(shares.unsqueeze(0), replies.beliefs.only(state.beliefs.names), SERVER)
         alpha = state.alpha.put(replies.hosts, replies.beliefs.only((ALPHA,)))

@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
 from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.method import METHODS
 from coterie.core.net import SERVER, settle
@@ -73,7 +71,7 @@ class FedRep:
         return State(begun.beliefs, begun.norms)
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n, none = len(net.roster), torch.zeros(0, dtype=torch.float64)
+        n = len(net.roster)
         hosts = fedavg.sample_clients(n, self.sample, key.at("sample"))
         whole, edges = calls(state.body, state.heads, hosts)
         fitted = net.visit(Only(self.head, state.heads.names), whole, edges, key.at("head"), slot="head")
@@ -81,7 +79,7 @@ class FedRep:
         whole, edges = calls(state.body, heads, fitted.hosts)
         replies = net.visit(Only(self.local, state.body.names), whole, edges, key, slot="body")
         if len(replies) == 0:
-            return State(state.body, heads), fedavg.server_info(n, replies, none)
+            return State(state.body, heads), fedavg.server_info(n, replies)
         shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         mixed = net.mix(shares.unsqueeze(0), replies.beliefs.only(state.body.names), SERVER)
         return State(mixed, settle(net, heads, replies)), fedavg.server_info(n, replies, shares)

@@ -80,7 +80,7 @@ class PFedMe:
         hosts = fedavg.sample_clients(n, self.sample, key.at("sample"))
         replies = net.visit(self.kernel, state.beliefs, from_server(hosts), key)
         if len(replies) == 0:
-            return state, fedavg.server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, fedavg.server_info(n, replies)
         shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         names, old = state.beliefs.names, state.beliefs
         if self.server_step == 1:

@@ -78,7 +78,7 @@ class FedAvg:
         beliefs, edges = calls(state.beliefs, state.norms, hosts)
         replies = net.visit(self.work, beliefs, edges, key)
         if len(replies) == 0:
-            return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, server_info(n, replies)
         shares = averaging_weights(sizes[replies.hosts], self.weighted)
         shared, norms = gathered(net, shares.unsqueeze(0), replies, state.norms)
         return State(shared, norms, n), server_info(n, replies, shares)
@@ -104,8 +104,8 @@ def averaging_weights(sizes: Tensor, weighted: bool) -> Tensor:
     return parts / parts.sum()
 
 
-def server_info(n: int, replies: Replies, shares: Tensor) -> Info:
-    """Every client listens to those that answered."""
-    everyone = scatter(shares, replies.hosts, n, empty=0)
+def server_info(n: int, replies: Replies, shares: Tensor | None = None) -> Info:
+    """Every client listens to those that answered, by these shares [reply]; None: nobody did."""
+    everyone = scatter(torch.zeros(0) if shares is None else shares, replies.hosts, n, empty=0)
     weights = everyone.expand(n, n)  # all rows are the same one: thousands of clients cost nothing
     return Info(weights, losses_of(replies, n))

@@ -132,7 +132,7 @@ class Guided:
         beliefs, edges = calls(state.beliefs, state.norms, hosts)
         replies = net.visit(self.local, beliefs, edges, key)
         if len(replies) == 0:
-            return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, server_info(n, replies)
         shown = replies.beliefs.only(state.beliefs.names)  # norms that stay at home are not shown either
         here, opened, before = replies.hosts, net.open(shown), net.open(state.beliefs)
         layers = scored(opened, state.names, self.linear)

@@ -90,7 +90,7 @@ class Scaffold:
         beside = {controlled.SERVER: state.control, controlled.OWN: state.own.rows(hosts)}
         replies = net.visit(Controlled(self.local), state.beliefs, from_server(hosts), key, beside=beside)
         if len(replies) == 0:
-            return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, server_info(n, replies)
         here = replies.hosts
         shares = averaging_weights(sizes[here], self.weighted)
         of_all = averaging_weights(sizes, self.weighted)[here]
