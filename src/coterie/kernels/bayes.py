@@ -33,13 +33,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
-from coterie.core.contract import Belief, Carry, Charge, Key, Learner, Plan, Reply
+from coterie.core.contract import Belief, Carry, Key, Learner, Plan, Reply
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Marker
 from coterie.core.options import bounded, check_options, chosen
-from coterie.kernels.around import Around, charges_of
+from coterie.kernels.around import Around, AsCostly
 from coterie.kernels.local import LocalWork
 
 NOISE, METROPOLIS, JITTER = 1 << 20, 1 << 21, 1 << 22  # calls of `uniform`, far from those of dropout layers
@@ -177,7 +177,7 @@ def collects(kernel: Any) -> bool:
 
 @KERNELS.register("gather")
 @dataclass(frozen=True)
-class Gather(Around):
+class Gather(AsCostly):
     """The same work; its reply brings home the model's mean and, beside it, all that was collected.
 
     variance/NAME, deviation/K/NAME or draw/K/NAME, and the counters `count` (of states in the moments) and
@@ -193,9 +193,6 @@ class Gather(Around):
                 f"gather needs work that collects (swag, sgld, psgld, hmc); got "
                 f"{type(self.inner).__name__.lower()}: put gather inside of it"
             )
-
-    def charges(self, samples: int) -> tuple[Charge, ...] | None:
-        return charges_of(self.inner, samples)
 
     def finish(self, carry: Carry) -> Reply:
         reply: Reply = self.inner.finish(carry, gather=True)

@@ -143,7 +143,7 @@ class HMC(Collecting):
         thrown = dict(zip(here, normals(tick.seed, list(here.values())), strict=True))
         before = potential(belief)
         there, momentum, after = leapfrog(potential, belief, thrown, before, size, self.leaps)
-        gained = before.value + kinetic(thrown, wide) - after.value - kinetic(momentum, wide)
+        gained = before.value + _kinetic(thrown, wide) - after.value - _kinetic(momentum, wide)
         chance = gained.clamp(max=0).exp().nan_to_num(nan=0.0)  # a path that left for infinity is refused
         accept = uniform(tick.seed, METROPOLIS, 1)[0].to(wide) < chance
         belief = {n: torch.where(accept, there[n], b) for n, b in belief.items()}
@@ -198,7 +198,7 @@ def leapfrog(
     return at, momentum, now
 
 
-def kinetic(momentum: State, dtype: torch.dtype) -> Tensor:
+def _kinetic(momentum: State, dtype: torch.dtype) -> Tensor:
     """½ ‖p‖²."""
     return torch.stack([p.to(dtype).square().sum() for p in momentum.values()]).sum() / 2
 

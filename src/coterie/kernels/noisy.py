@@ -22,15 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.contract import Charge, Groups, Key, Part, Scorer, Task
+from coterie.core.contract import Charge, Groups, Key, Task
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
 from coterie.core.kernel import KERNELS
 from coterie.kernels.calibrate import Calibrate
 from coterie.kernels.fold import HeldOut
-from coterie.kernels.score import Beside, Crowd, Score
+from coterie.kernels.score import AroundScorer, Beside, Crowd, Score
 
-USUAL = Score()
 FIGURES = ("loss", "accuracy")  # whose bound is known
 NO_BOUND = "scores of a survival compare rows, so that no noise hides one: send them in the clear, or none"
 BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these names are means over rows
@@ -38,11 +37,9 @@ BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these n
 
 @KERNELS.register("noisy")
 @dataclass(frozen=True)
-class Noisy:
+class Noisy(AroundScorer):
     """Mean loss and accuracy with noise; other figures stay at the client."""
 
-    inner: Scorer = USUAL
-    """What measures."""
     bound: float = 4.0
     """Losses of single rows are cut off here."""
     sigma: float = 20.0
@@ -58,10 +55,6 @@ class Noisy:
                 raise BadInput(f"noisy: {name}={getattr(self, name)} must lie above 0 and be finite: try 4")
 
     @property
-    def part(self) -> Part | None:
-        return self.inner.part
-
-    @property
     def together(self) -> bool:
         return bool(kernel_fact(self.inner, "together"))
 
@@ -73,7 +66,7 @@ class Noisy:
     ) -> dict[str, Tensor]:
         if task == "survival":
             raise BadInput(f"noisy({called(self.inner)}): {NO_BOUND}")
-        found = self.inner.measure(task, outputs, cut_off(losses, self.bound), y, groups)
+        found = self.inner.measure(task, outputs, _cut_off(losses, self.bound), y, groups)
         told = {name: found[name] for name in _figures_of(self.inner) if name in found}
         return {**told, "samples": found.get("samples", groups.sizes.double())}
 
@@ -91,7 +84,7 @@ class Noisy:
         return told | ({"samples": figures["samples"]} if _tells_samples(self.inner) else {})
 
 
-def cut_off(losses: Tensor, bound: float) -> Tensor:
+def _cut_off(losses: Tensor, bound: float) -> Tensor:
     """Losses of single rows within [0, bound]; what is no number counts as the bound."""
     return losses.nan_to_num(nan=bound).clamp(0, bound)
 

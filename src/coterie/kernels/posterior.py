@@ -125,7 +125,11 @@ class Natural:
             made = Gaussian((), zeros, Precision(zeros))
         natural = {"shift": made.shift, "diagonal": made.precision.diagonal}
         if self.weigh == "variance":
-            weight, weighed = weighed_by_variance(found) if fit else (zeros, zeros)
+            weight = weighed = zeros
+            if fit:  # w_i and w_i μ_i, to be summed up
+                slots = slots_of(found.variance)
+                weight = weight_of(flat(slots, found.variance))
+                weighed = weight * flat(slots, {n: found.mean[n] for n in found.variance})
             natural = {"diagonal": made.precision.diagonal, WEIGHT: weight, WEIGHED: weighed}
         if self.form == "low-rank":
             factors = made.precision.factors
@@ -135,13 +139,6 @@ class Natural:
             dense = made.precision.dense
             natural["dense"] = zeros.new_zeros(p, p) if dense is None else dense
         return [{**natural, **buffers}] * times, told
-
-
-def weighed_by_variance(found: Collected) -> tuple[Tensor, Tensor]:
-    """w_i and w_i μ_i, to be summed up: [parameter]."""
-    slots = slots_of(found.variance)
-    weight = weight_of(flat(slots, found.variance))
-    return weight, weight * flat(slots, {n: found.mean[n] for n in found.variance})
 
 
 @KERNELS.register("share")

@@ -35,7 +35,9 @@ _known: OrderedDict[bytes, Any] = OrderedDict()
 
 @dataclass(frozen=True)
 class Solving:
-    """What all of them share; a kernel adds `solve`, and is sent by its name and options like any other."""
+    """What all of them share; a kernel adds `solve` or only measures; it is sent by name and options like
+    any other.
+    """
 
     solves: ClassVar[bool] = True
     """Engines give it one edge at a time: it branches on values."""
@@ -78,7 +80,7 @@ class Solving:
         return why_not_exact(learner)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        raise NotImplementedError
+        return belief
 
     def finish(self, carry: Carry) -> Reply:
         return Reply(carry["belief"], carry["memory"], {"loss": carry["loss"], "samples": carry["samples"]})

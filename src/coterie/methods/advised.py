@@ -179,7 +179,7 @@ class Advised:
                 "advised has not tried anything yet: run it by 'coterie run' or coterie.train, or name a "
                 "choice for each client"
             )
-        states = [way.init(start, Apart(net, spec)) for spec, way in self.followed.items()]
+        states = [way.init(start, _Apart(net, spec)) for spec, way in self.followed.items()]
         for spec, way, state in zip(self.followed, self.followed.values(), states, strict=True):
             if way.models(state).crowd is not None:
                 raise BadInput(f"candidate {spec!r} makes several models for a client: leave it out")
@@ -193,7 +193,7 @@ class Advised:
         )
         after = list[Any]()
         for spec, way, now in zip(self.followed, self.followed.values(), _states_in(state), strict=True):
-            then, info = way.round(now, Apart(net, spec), key)
+            then, info = way.round(now, _Apart(net, spec), key)
             after.append(then)
             mine = self.followers(spec)
             loss[mine] = info.loss[mine]
@@ -251,7 +251,7 @@ def _made(spec: str, local: Trainer, requester: str) -> Method:
 
 
 @dataclass(frozen=True)
-class Apart:
+class _Apart:
     """A net on which several methods work side by side: each has slots of its own at the sites."""
 
     net: Net

@@ -61,8 +61,8 @@ def summed(
         return Sum(None, torch.zeros(n, dtype=torch.float64))
     if chain.last.needs.opens:
         return _opened(net, chain, fewer, replies, old, at, step)
-    w = chain.weights(measured(net, chain, replies, at, me), fewer, me)
-    shares, stayed = senders_part(w)
+    w = chain.weights(_measured(net, chain, replies, at, me), fewer, me)
+    shares, stayed = _senders_part(w)
     mixed = stepped(net, w, replies.beliefs, old, at, step)
     return Sum(mixed, shares, stayed, fewer)
 
@@ -70,7 +70,7 @@ def summed(
 def _opened(net: Net, chain: Chain, f: int, replies: Replies, old: Held, at: int, step: float) -> Sum:
     """The coordinator looks at all replies; what it makes of them goes to the place that asked."""
     made, shares = chain.summed(
-        net.open(replies.beliefs), measured(net, chain, replies, COORDINATOR, None), f
+        net.open(replies.beliefs), _measured(net, chain, replies, COORDINATOR, None), f
     )
     held = hold({name: t.unsqueeze(0) for name, t in made.items()}, SERVER)
     if at != COORDINATOR:
@@ -78,7 +78,7 @@ def _opened(net: Net, chain: Chain, f: int, replies: Replies, old: Held, at: int
     return Sum(stepped(net, torch.tensor([1.0, 0.0]).double(), held, old, at, step, True), shares, 0.0, f)
 
 
-def measured(
+def _measured(
     net: Net, chain: Chain, replies: Replies, at: int, me: int | None, origin: bool = True
 ) -> Tensor:
     """Squared distances [n+1, n+1] between replies and, last, the belief that went out; 0 where the rule
@@ -118,7 +118,7 @@ def by_name(w: Tensor, names: Sequence[str]) -> Weights:
     return {n: inside if n in norms else row for n in names} if norms else row
 
 
-def senders_part(w: Tensor) -> tuple[Tensor, float]:
+def _senders_part(w: Tensor) -> tuple[Tensor, float]:
     """[reply] weights without what went out, adding up to 1 again; and the share of what went out."""
     part = w[:-1]
     total = part.sum()
@@ -192,7 +192,7 @@ def ruled(
             row[me] = 1
         else:
             some = replies.only(torch.tensor([where[j] for j in hosts.tolist()]))
-            row = chain.weights(measured(net, chain, some, k, me, origin=False), fewer, me)[:n]
+            row = chain.weights(_measured(net, chain, some, k, me, origin=False), fewer, me)[:n]
         weights[k] = torch.zeros_like(weights[k]).index_copy(0, hosts, row)
         found[names[k]] = Sum(None, row, f=fewer), hosts
     return weights, rule_figures(names, found)

@@ -76,7 +76,7 @@ class Central:
         if len(beliefs) < m:
             beliefs = beliefs.rows(torch.zeros(m, dtype=torch.int64))
         replies = pool.visit(self.local, beliefs, to_own(m), key)
-        shares = shares_of(sizes, of)
+        shares = _shares_of(sizes, of)
         info = Info(
             weights=shares.expand(n, n) if m == 1 else shares[of],  # one row for thousands costs nothing
             loss=loss_by_reply(replies)[of],
@@ -91,7 +91,7 @@ class Central:
         return Reveals(numbers=(), rows=True)
 
 
-def shares_of(sizes: Tensor, of: Tensor) -> Tensor:
+def _shares_of(sizes: Tensor, of: Tensor) -> Tensor:
     """[group, client] each client's share of the samples in a pool; it is in pool `of` [client]."""
     groups = torch.arange(int(of.max()) + 1).unsqueeze(1)
     parts = (of == groups) * sizes.double()

@@ -72,7 +72,7 @@ class State:
     longest: float
 
 
-class Parted(NamedTuple):
+class _Parted(NamedTuple):
     """Clusters after those that stalled have parted.
 
     of        [client] the cluster of each
@@ -155,7 +155,7 @@ class CFL:
         )
         return after, self.info(after, replies, shares, now.told, net)
 
-    def parted(self, state: State, replies: Replies, net: Net, key: Key) -> Parted:
+    def parted(self, state: State, replies: Replies, net: Net, key: Key) -> _Parted:
         """Measures the replies of each cluster, and parts those that stall."""
         of, alpha, longest = state.of.clone(), state.alpha.clone(), state.longest
         measured: dict[int, tuple[Tensor, Tensor]] = {}
@@ -181,7 +181,7 @@ class CFL:
                 of[members[sides(members, here, half, state.alpha)]] = len(parents)
                 told["parted"] += [c, len(parents)]
                 parents.append(c)
-        return Parted(of, torch.tensor(parents), alpha, longest, told)
+        return _Parted(of, torch.tensor(parents), alpha, longest, told)
 
     def bounds(self, longest: float) -> tuple[float, float]:
         """ε1 and ε2."""

@@ -147,7 +147,7 @@ class Guided:
         weights = {name: w.unsqueeze(0) for name, w in by_name.items()}
         shared, norms = gathered(net, weights, replies, state.norms)
         info = replace(
-            server_info(n, replies, mean_share(by_name, shared.like)),
+            server_info(n, replies, _mean_share(by_name, shared.like)),
             extras={LAYERS: dict(zip(layers, _by_client(shares, here, n), strict=True))},
         )
         alpha = state.alpha.index_copy(1, here, alpha)
@@ -241,7 +241,7 @@ def led_by(names: Sequence[str], layers: Sequence[str]) -> dict[str, str | None]
     return leaders
 
 
-def mean_share(by_name: Mapping[str, Tensor], beliefs: Beliefs) -> Tensor:
+def _mean_share(by_name: Mapping[str, Tensor], beliefs: Beliefs) -> Tensor:
     """The shares [reply] of the average number in the model, which tensors make by their size."""
     sizes = {n: beliefs[n].numel() for n in by_name if n in beliefs and beliefs[n].is_floating_point()}
     total = torch.stack([size * by_name[name] for name, size in sizes.items()]).sum(dim=0)

@@ -57,7 +57,7 @@ class State:
     clients: int
 
 
-class Turn(NamedTuple):
+class _Turn(NamedTuple):
     """One requester's round: its belief [1, ...], shares and losses by client [client], and the sum."""
 
     belief: Held
@@ -111,7 +111,7 @@ class RobustPersonal:
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         names, n = net.roster.names, len(net.roster)
         who = asking(self.requester, names).tolist()
-        beliefs, turns = guests_of(self.requester, state.beliefs, n), list[Turn]()
+        beliefs, turns = guests_of(self.requester, state.beliefs, n), list[_Turn]()
         for some in by_room(who, state.beliefs, n):
             turns += self.turns(some, beliefs, net, key)
         heard = {names[r]: t.found for r, t in zip(who, turns, strict=True) if t.found is not None}
@@ -121,19 +121,19 @@ class RobustPersonal:
             extras={"rule": rule_figures(names, heard)},
         )
 
-    def turns(self, some: Sequence[int], beliefs: Held, net: Net, key: Key) -> list[Turn]:
+    def turns(self, some: Sequence[int], beliefs: Held, net: Net, key: Key) -> list[_Turn]:
         """The rounds of some requesters, whose beliefs go to all clients at once."""
         edges = torch.cartesian_prod(torch.tensor(some), torch.arange(len(net.roster)))
         own = by_requester(net.visit(self.local, beliefs, edges, key), some)
         return [self.turn(r, beliefs.rows(torch.tensor([r])), own[r], net) for r in some]
 
-    def turn(self, r: int, old: Held, replies: Replies, net: Net) -> Turn:
+    def turn(self, r: int, old: Held, replies: Replies, net: Net) -> _Turn:
         """What one requester, client number r, makes of its replies."""
         n, me = len(net.roster), (replies.hosts == r).nonzero().flatten().tolist()
         nothing = torch.full((n,), math.nan, dtype=torch.float64)
         loss = losses_of(replies, n) if len(replies) else nothing
         if not me:
-            return Turn(old, torch.zeros(n, dtype=torch.float64), loss)
+            return _Turn(old, torch.zeros(n, dtype=torch.float64), loss)
         f = liars_of(self.chain, self.f, n)
         found = summed(net, self.chain, f, replies, old, r, me[0], self.server_step)
         if found.belief is None:
@@ -141,7 +141,7 @@ class RobustPersonal:
             found = Sum(stepped(net, w, replies.beliefs, old, r, self.server_step), w[:-1])
         assert found.belief is not None
         shares = scatter(found.shares, replies.hosts, n, empty=0)
-        return Turn(found.belief, shares, loss, (found, replies.hosts))
+        return _Turn(found.belief, shares, loss, (found, replies.hosts))
 
     def models(self, state: State) -> Models:
         return models_for(self.requester, state.beliefs, state.clients)

@@ -81,7 +81,7 @@ class State:
     stopped: Tensor
 
 
-class Turn(NamedTuple):
+class _Turn(NamedTuple):
     """One requester's round: its belief [1, ...], and by client [client] what the state and Info show."""
 
     belief: Held
@@ -180,7 +180,7 @@ class WeightErosion:
         names, n = net.roster.names, len(net.roster)
         who = asking(self.requester, names).tolist()
         beliefs = guests_of(self.requester, state.beliefs, n)
-        begun, turns = [(r, _idle(state, q)) for q, r in enumerate(who)], list[Turn]()
+        begun, turns = [(r, _idle(state, q)) for q, r in enumerate(who)], list[_Turn]()
         for some in by_room(begun, state.beliefs, n):
             turns += self.turns(some, beliefs, net, key)
         state = State(
@@ -205,7 +205,7 @@ class WeightErosion:
         )
         return state, info
 
-    def turns(self, some: Sequence[tuple[int, Turn]], beliefs: Held, net: Net, key: Key) -> list[Turn]:
+    def turns(self, some: Sequence[tuple[int, _Turn]], beliefs: Held, net: Net, key: Key) -> list[_Turn]:
         """The rounds of some requesters, whose beliefs go to all clients at once."""
         asked = {r: turn.alpha.nonzero().flatten() for r, turn in some if not turn.stopped}
         edges = [torch.stack([torch.full_like(hosts, r), hosts], dim=1) for r, hosts in asked.items()]
@@ -215,7 +215,7 @@ class WeightErosion:
         own = by_requester(replies, list(asked))
         return [self.turn(turn, net, key, r, own[r]) if r in own else turn for r, turn in some]
 
-    def turn(self, turn: Turn, net: Net, key: Key, r: int, replies: Replies) -> Turn:
+    def turn(self, turn: _Turn, net: Net, key: Key, r: int, replies: Replies) -> _Turn:
         """What one requester, client number r, makes of its replies."""
         n, sizes = len(net.roster), net.roster.sizes
         here, own = replies.hosts, (replies.hosts == r).nonzero().flatten()
@@ -318,10 +318,10 @@ def _joining_weights(alpha: Tensor, rounds: Tensor, late: Late) -> Tensor:
     return torch.where(known, alpha, typical)
 
 
-def _idle(state: State, q: int) -> Turn:
+def _idle(state: State, q: int) -> _Turn:
     """A round of the q-th requester in which nothing happens."""
     nothing = torch.full_like(state.alpha[q], math.nan)
-    return Turn(
+    return _Turn(
         belief=state.beliefs.rows(torch.tensor([q])),
         alpha=state.alpha[q],
         rounds=state.rounds[q],
