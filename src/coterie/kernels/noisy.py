@@ -66,7 +66,8 @@ class Noisy(AroundScorer):
     ) -> dict[str, Tensor]:
         if task == "survival":
             raise BadInput(f"noisy({called(self.inner)}): {NO_BOUND}")
-        found = self.inner.measure(task, outputs, _cut_off(losses, self.bound), y, groups)
+        cut_off = losses.nan_to_num(nan=self.bound).clamp(0, self.bound)  # what is no number as the bound
+        found = self.inner.measure(task, outputs, cut_off, y, groups)
         told = {name: found[name] for name in _figures_of(self.inner) if name in found}
         return {**told, "samples": found.get("samples", groups.sizes.double())}
 
@@ -74,25 +75,16 @@ class Noisy(AroundScorer):
         self, figures: Mapping[str, Tensor], hosts: Sequence[int], keys: Sequence[Key]
     ) -> dict[str, Tensor]:
         """Figures [edge] as they leave, with the noise of each edge's key."""
-        noise, rows = _noise_of(keys), figures["samples"].double()
+        drawn = [torch.randn(2, generator=k.at("noise").torch(), dtype=torch.float64) for k in keys]
+        noise, rows = dict(zip(FIGURES, torch.stack(drawn).T, strict=True)), figures["samples"].double()
         most = {"loss": self.bound, "accuracy": 1.0}
         told = {
             name: (values.double() + self.sigma * most[name] / rows * noise[name]).clamp(0, most[name])
             for name, values in figures.items()
             if name in FIGURES
         }
-        return told | ({"samples": figures["samples"]} if _tells_samples(self.inner) else {})
-
-
-def _cut_off(losses: Tensor, bound: float) -> Tensor:
-    """Losses of single rows within [0, bound]; what is no number counts as the bound."""
-    return losses.nan_to_num(nan=bound).clamp(0, bound)
-
-
-def _noise_of(keys: Sequence[Key]) -> dict[str, Tensor]:
-    """Standard normal numbers [edge] for each figure, from each edge's key."""
-    drawn = [torch.randn(len(FIGURES), generator=k.at("noise").torch(), dtype=torch.float64) for k in keys]
-    return dict(zip(FIGURES, torch.stack(drawn).unbind(dim=1), strict=True))
+        named = kernel_fact(_innermost(self.inner), "numbers") or ()
+        return told | ({"samples": figures["samples"]} if not named or "samples" in named else {})
 
 
 def _innermost(scorer: Any) -> Any:
@@ -114,11 +106,6 @@ def _figures_of(scorer: Any) -> tuple[str, ...]:
         return ("loss",)
     named = kernel_fact(inner, "numbers") or ()
     return tuple(name for name in FIGURES if not named or name in named)
-
-
-def _tells_samples(scorer: Any) -> bool:
-    named = kernel_fact(_innermost(scorer), "numbers") or ()
-    return not named or "samples" in named
 
 
 def as_written(kernel: Any) -> str:

@@ -186,7 +186,10 @@ class Draws:
         like = {n: torch.empty(shape, dtype=getattr(torch, kind)) for n, kind, shape in self.like}
         trained = {n: t for n, t in like.items() if n not in buffers}
         precision = _precision_of(belief, _columns_in(belief, beside))
-        joint = Gaussian(slots_of(trained), _shift_of(belief, precision), precision)
+        shift = belief.get("shift")
+        if shift is None:  # Λ_S μ_S of a mean that was weighed by variance
+            shift = precision.times(centre(belief[WEIGHED], belief[WEIGHT]))
+        joint = Gaussian(slots_of(trained), shift, precision)
         if self.prior:
             joint = joint - isotropic(trained, 1 / self.prior) * (self.members - 1)
         said = f"the product of {self.members} posteriors has" if self.members > 1 else "this posterior has"
@@ -225,13 +228,6 @@ def _precision_of(natural: Belief, columns: Sequence[Tensor]) -> Precision:
     kept = [W[:, W.abs().amax(dim=0) > 0] for W in columns]
     factors = tuple(Factor(W, -1.0) for W in kept if W.shape[1])
     return Precision(natural["diagonal"], factors, natural.get("dense"))
-
-
-def _shift_of(natural: Belief, precision: Precision) -> Tensor:
-    """η_S, or Λ_S μ_S for a mean that was weighed by variance."""
-    if WEIGHT not in natural:
-        return natural["shift"]
-    return precision.times(centre(natural[WEIGHED], natural[WEIGHT]))
 
 
 def _columns_in(belief: Belief, beside: Mapping[str, Belief]) -> list[Tensor]:

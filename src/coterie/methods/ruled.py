@@ -62,9 +62,10 @@ def summed(
     if chain.last.needs.opens:
         return _opened(net, chain, fewer, replies, old, at, step)
     w = chain.weights(_measured(net, chain, replies, at, me), fewer, me)
-    shares, stayed = _senders_part(w)
+    part = w[:-1]
+    shares = part / part.sum() if float(part.sum()) > 0 else part
     mixed = stepped(net, w, replies.beliefs, old, at, step)
-    return Sum(mixed, shares, stayed, fewer)
+    return Sum(mixed, shares, float(w[-1]), fewer)
 
 
 def _opened(net: Net, chain: Chain, f: int, replies: Replies, old: Held, at: int, step: float) -> Sum:
@@ -116,13 +117,6 @@ def by_name(w: Tensor, names: Sequence[str]) -> Weights:
     norms = [n for n in norm_names(names) if n.endswith(STATISTICS)]
     inside = (w.clamp(min=0) / w.clamp(min=0).sum()).unsqueeze(0)
     return {n: inside if n in norms else row for n in names} if norms else row
-
-
-def _senders_part(w: Tensor) -> tuple[Tensor, float]:
-    """[reply] weights without what went out, adding up to 1 again; and the share of what went out."""
-    part = w[:-1]
-    total = part.sum()
-    return part / total if float(total) > 0 else part, float(w[-1])
 
 
 def rule_figures(names: Sequence[str], found: Mapping[str, tuple[Sum, Tensor]]) -> dict[str, Any]:

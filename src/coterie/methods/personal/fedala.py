@@ -135,7 +135,8 @@ class FedALA:
             edges = to_own(len(state.own))[who]
             if len(edges) == 0:
                 continue
-            kernel = ALA(self.eta, self.rows, self.top, _batch_of(self.local), passes, self.settled)
+            batch = int(kernel_fact(self.local, "batch")) or 32
+            kernel = ALA(self.eta, self.rows, self.top, batch, passes, self.settled)
             beside = {SHARED: state.shared}
             replies = net.visit(kernel, state.own, edges, key.at("mix"), slot="mix", beside=beside)
             if len(replies):
@@ -154,8 +155,3 @@ class FedALA:
 def heard(taken: Tensor, shares: Tensor) -> Tensor:
     """[receiver, sender] ω_i p_j, and 1 - ω_i more of one's own."""
     return taken.unsqueeze(1) * shares + torch.diag(1 - taken)
-
-
-def _batch_of(local: Trainer) -> int:
-    """The batch of the local work; 32 where it does not say."""
-    return int(kernel_fact(local, "batch")) or 32

@@ -204,7 +204,8 @@ def _tried(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tens
 def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Look:
     """L_r(w̄_{-j}) - L_r(w̄): each requester forms the averages and scores them."""
     n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
-    ways = torch.cat([shares.unsqueeze(0), _without_each(shares)])
+    others = shares * (1 - torch.eye(len(shares), dtype=shares.dtype))  # p_i / (1 - p_j): [j, i]
+    ways = torch.cat([shares.unsqueeze(0), others / others.sum(dim=1, keepdim=True)])
     values, rows = _nothing_seen(n)
     values.fill_(float("nan"))
     for r in requesters[torch.isin(requesters, replies.hosts)].tolist():  # who is there
@@ -235,9 +236,3 @@ def first_order(net: Net, replies: Replies, slopes: Slopes, requesters: Tensor, 
     values = torch.full((n, n), float("nan"), dtype=torch.float64)
     values[found.hosts.unsqueeze(1), replies.hosts] = products * shares / (1 - shares)
     return Look(values * rows.unsqueeze(1), rows)
-
-
-def _without_each(shares: Tensor) -> Tensor:
-    """The weights p_i / (1 - p_j) of the average without j: [j, i], 0 for i = j."""
-    others = shares * (1 - torch.eye(len(shares), dtype=shares.dtype))
-    return others / others.sum(dim=1, keepdim=True)

@@ -124,7 +124,9 @@ class Ndoye:
         owners = torch.arange(n).where(torch.isin(torch.arange(n), replies.hosts), NOBODYS)
         judge = circles.judge(net.roster, Score("train", ("loss",)))
         there = elsewhere(net, judge, models, owners, requesters, key.at("transfer"))
-        losses = transfer_loss(there, _mean_over(home))
+        total = torch.stack([(h.loss * h.rows).where(h.rows > 0, 0.0) for h in home]).sum(dim=0)
+        at_home = total / torch.stack([h.rows for h in home]).sum(dim=0)  # 0 / 0 is NaN: not scored
+        losses = there - at_home  # L_ri
         ranking = Ranking(
             costs=losses,
             matrices={"transfer loss": losses, THERE: there},
@@ -164,14 +166,3 @@ class Ndoye:
 
     def reveals(self) -> Reveals:
         return Reveals(sites=True, numbers=circles.revealed_numbers(self.local))
-
-
-def _mean_over(home: Sequence[Home]) -> Tensor:
-    """[client] the mean loss over folds, by their rows; NaN for who was not scored."""
-    total = torch.stack([(h.loss * h.rows).where(h.rows > 0, 0.0) for h in home]).sum(dim=0)
-    return total / torch.stack([h.rows for h in home]).sum(dim=0)  # 0 / 0 is NaN
-
-
-def transfer_loss(there: Tensor, home: Tensor) -> Tensor:
-    """L_ri = L_{S_r}(f_i) - L̂_{D_i}(f_i): [requester, other] from [requester, other] and [other]."""
-    return there - home
