@@ -130,9 +130,8 @@ class IFCA:
             return State(state.beliefs, of), self.info(of, replies, None, net)
         shares = averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         sums = cluster_weights(replies.guests, shares, self.k, self.average, self.least)
-        return State(self.summed(state.beliefs, replies, sums, shares, net), of), self.info(
-            of, replies, sums, net
-        )
+        after = State(self.summed(state.beliefs, replies, sums, shares, net), of)
+        return after, self.info(of, replies, sums, net)
 
     def parted(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         """The first round from one start: everybody trains it, and k different averages are the models."""

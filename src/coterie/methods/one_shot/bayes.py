@@ -128,12 +128,9 @@ class BayesLocal(Alone):
 
     def models(self, state: State) -> Models:
         n, whose = state.clients, state.whose
-        drawn = (
-            None
-            if state.drawn is None or whose is None
-            else crowds(state.own, state.drawn, whose, self.samples)
-        )
-        found = drawn or Models(state.own, torch.arange(len(state.own)))
+        found = Models(state.own, torch.arange(len(state.own)))
+        if state.drawn is not None and whose is not None:
+            found = crowds(state.own, state.drawn, whose, self.samples)
         if self.by == "client":
             return found
         crowd = None if found.crowd is None else found.crowd.expand(n, -1)

@@ -126,11 +126,8 @@ class PENS(Greedy):
     @property
     def paced(self) -> str:
         """Nothing if step 1 has a length of its own."""
-        return (
-            ""
-            if self.rounds_step1
-            else "picks in the first half of its rounds (unless rounds_step1 is given)"
-        )
+        said = "picks in the first half of its rounds (unless rounds_step1 is given)"
+        return "" if self.rounds_step1 else said
 
     def step(self, key: Key) -> int:
         """1 while the history is collected, then 2."""

@@ -92,9 +92,10 @@ class APFL:
         shared = net.mix(shares.unsqueeze(0), replies.beliefs.only(state.beliefs.names), SERVER)
         alpha = state.alpha.put(replies.hosts, replies.beliefs.only((ALPHA,)))
         own, mixed = kept(net, state.own, replies, key), kept(net, state.mixed, replies, key, MIXED)
-        told = scatter(replies.numbers["alpha"], replies.hosts, n)
+        by_client = scatter(replies.numbers["alpha"], replies.hosts, n).tolist()
+        told = {name: a for name, a in zip(net.roster.names, by_client, strict=True) if a == a}
         info = fedavg.server_info(n, replies, shares)
-        return State(shared, own, alpha, mixed), replace(info, extras={"alpha": _by_name(net, told)})
+        return State(shared, own, alpha, mixed), replace(info, extras={"alpha": told})
 
     @property
     def kernel(self) -> Mixture:
@@ -105,9 +106,3 @@ class APFL:
 
     def reveals(self) -> Reveals:
         return Reveals(coordinator=True, numbers=self.kernel.numbers)
-
-
-def _by_name(net: Net, values: torch.Tensor) -> dict[str, float]:
-    """What is known of each client, by its name."""
-    pairs = zip(net.roster.names, values.tolist(), strict=True)
-    return {name: value for name, value in pairs if value == value}

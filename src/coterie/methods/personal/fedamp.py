@@ -34,7 +34,7 @@ from torch import Tensor
 
 from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.method import METHODS, handed_out, losses_of
+from coterie.core.method import METHODS, check_others, handed_out, losses_of
 from coterie.core.net import settle, to_own
 from coterie.core.options import bounded, check_options
 from coterie.kernels.around import numbers_of
@@ -92,9 +92,8 @@ class FedAMP:
         return pull_of(self.local, self.pull, 0.3)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        check_others(roster, "fedamp")
         n = len(roster)
-        if n < 2:
-            raise BadInput(f"fedamp needs at least 2 clients; got {n}: add some or use local")
         if self.alpha != "auto" and self.sigma != "auto" and self.alpha * (n - 1) > self.sigma:
             most = self.sigma / (n - 1)
             raise BadInput(

@@ -35,9 +35,8 @@ import torch
 from torch import Tensor
 
 from coterie.core.contract import Beliefs, Held, Info, Key, Models, Partners, Reveals, Roster, Trainer
-from coterie.core.errors import BadInput
 from coterie.core.held import together
-from coterie.core.method import METHODS, check_validation, handed_out, losses_of
+from coterie.core.method import METHODS, check_others, check_validation, handed_out, losses_of
 from coterie.core.net import Net, Replies, edges_of, to_own
 from coterie.core.options import bounded, check_options
 from coterie.kernels.around import numbers_of
@@ -84,8 +83,7 @@ class FedFomo:
         check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        if len(roster) < 2:
-            raise BadInput(f"fedfomo needs at least 2 clients; got {len(roster)}: add some or use local")
+        check_others(roster, "fedfomo")
         check_validation(roster, "fedfomo", "use pens, which tries models on training rows")
         return ()
 

@@ -33,8 +33,7 @@ import torch
 from torch import Tensor
 
 from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
-from coterie.core.errors import BadInput
-from coterie.core.method import METHODS, handed_out, losses_of
+from coterie.core.method import METHODS, check_others, handed_out, losses_of
 from coterie.core.net import to_own
 from coterie.core.options import bounded, check_options
 from coterie.kernels.around import numbers_of
@@ -83,8 +82,7 @@ class PFedGraph:
         check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        if len(roster) < 2:
-            raise BadInput(f"pfedgraph needs at least 2 clients; got {len(roster)}: add some or use local")
+        check_others(roster, "pfedgraph")
         return ()
 
     def init(self, start: Held, net: Net) -> State:

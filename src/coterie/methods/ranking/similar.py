@@ -52,12 +52,10 @@ from coterie.methods.ranking.sketched import (
     Measured,
     drowned,
     matrices_of,
-    quantile_measure,
     size_of,
+    sketch_distances,
     sketch_told,
-    spread_out,
     told_by,
-    transport_measure,
 )
 from coterie.privacy.accounting import check_budget, check_delta, sigma_of
 
@@ -208,13 +206,9 @@ class Similar:
         told["columns"] = column_names(roster.shape, roster.features)
         for name, kernel in asked.items():
             replies = net.visit(kernel, beliefs, own, key.at(name))
-            if not len(replies):
-                found[name] = Measured(*(torch.full((n, n), torch.nan).double(),) * 3)
-            elif isinstance(kernel, Quantiles):
-                found[name] = spread_out(quantile_measure(replies, kernel, roster), replies.hosts, n)
+            found[name] = sketch_distances(replies, kernel, roster)
+            if isinstance(kernel, Quantiles) and len(replies):
                 told["quantiles"] = sketch_told(replies, kernel, roster)
-            else:
-                found[name] = spread_out(transport_measure(replies, kernel, roster), replies.hosts, n)
         told["loss"] = torch.full((n,), torch.nan, dtype=torch.float64)
         if "ndoye" in self.also:
             ranked = self.ndoye.rank(beliefs, net, key.at("ndoye"))

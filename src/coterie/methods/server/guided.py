@@ -133,8 +133,8 @@ class Guided:
         replies = net.visit(self.local, beliefs, edges, key)
         if len(replies) == 0:
             return state, server_info(n, replies)
-        shown = replies.beliefs.only(state.beliefs.names)  # norms that stay at home are not shown either
-        here, opened, before = replies.hosts, net.open(shown), net.open(state.beliefs)
+        of_all = replies.beliefs.only(state.beliefs.names)  # norms that stay at home are not shown either
+        here, opened, before = replies.hosts, net.open(of_all), net.open(state.beliefs)
         layers = scored(opened, state.names, self.linear)
         losses = self.losses(net, replies, key)
         scores, past = self.measure(state, layers, opened, before, here, losses)
@@ -146,10 +146,11 @@ class Guided:
         by_name = {name: plain if leader is None else rows[leader] for name, leader in leaders.items()}
         weights = {name: w.unsqueeze(0) for name, w in by_name.items()}
         shared, norms = gathered(net, weights, replies, state.norms)
-        info = replace(
-            server_info(n, replies, _mean_share(by_name, shared.like)),
-            extras={LAYERS: dict(zip(layers, _by_client(shares, here, n), strict=True))},
-        )
+        laid_out = [scatter(row, here, n).tolist() for row in shares]
+        # None for those that did not answer: what JSON can hold
+        shown = [[None if math.isnan(v) else v for v in row] for row in laid_out]
+        info = server_info(n, replies, _mean_share(by_name, shared.like))
+        info = replace(info, extras={LAYERS: dict(zip(layers, shown, strict=True))})
         alpha = state.alpha.index_copy(1, here, alpha)
         return State(shared, state.names, alpha, past, norms), info
 
@@ -246,9 +247,3 @@ def _mean_share(by_name: Mapping[str, Tensor], beliefs: Beliefs) -> Tensor:
     sizes = {n: beliefs[n].numel() for n in by_name if n in beliefs and beliefs[n].is_floating_point()}
     total = torch.stack([size * by_name[name] for name, size in sizes.items()]).sum(dim=0)
     return total / sum(sizes.values())
-
-
-def _by_client(shares: Tensor, hosts: Tensor, n: int) -> list[list[float | None]]:
-    """Shares [layer, reply] laid out by client, None for those that did not answer: what JSON can hold."""
-    rows = [scatter(row, hosts, n).tolist() for row in shares]
-    return [[None if math.isnan(v) else v for v in row] for row in rows]

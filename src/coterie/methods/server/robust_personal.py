@@ -34,16 +34,7 @@ from coterie.core.partners import WEIGHTS, Partners
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.ruled import Sum, rule_figures, stepped, summed
-from coterie.methods.server.requesters import (
-    by_requester,
-    by_room,
-    check_keeps,
-    first_at_home,
-    guests_of,
-    models_for,
-    own_losses,
-    rows_of,
-)
+from coterie.methods.server import requesters
 from coterie.rules import Chain, chained, liars_of
 from coterie.rules.chain import Liars, check_liars, unguarded
 from coterie.rules.identities import alone
@@ -95,7 +86,7 @@ class RobustPersonal:
         check_options(self)
         check_liars(self.f)
         chained(self.rule)
-        check_keeps(self.local, self.requester)
+        requesters.check_keeps(self.local, self.requester)
 
     @property
     def chain(self) -> Chain:
@@ -106,25 +97,25 @@ class RobustPersonal:
         return unguarded(self.chain, self.f, liars_of(self.chain, self.f, len(roster)), len(roster))
 
     def init(self, start: Held, net: Net) -> State:
-        return State(first_at_home(self.requester, start, net), len(net.roster))
+        return State(requesters.first_at_home(self.requester, start, net), len(net.roster))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         names, n = net.roster.names, len(net.roster)
         who = asking(self.requester, names).tolist()
-        beliefs, turns = guests_of(self.requester, state.beliefs, n), list[_Turn]()
-        for some in by_room(who, state.beliefs, n):
+        beliefs, turns = requesters.guests_of(self.requester, state.beliefs, n), list[_Turn]()
+        for some in requesters.by_room(who, state.beliefs, n):
             turns += self.turns(some, beliefs, net, key)
         heard = {names[r]: t.found for r, t in zip(who, turns, strict=True) if t.found is not None}
         return State(together([t.belief for t in turns]), n), Info(
-            weights=rows_of(who, [t.shares for t in turns], empty=0.0),
-            loss=own_losses(self.requester, [t.loss for t in turns]),
+            weights=requesters.rows_of(who, [t.shares for t in turns], empty=0.0),
+            loss=requesters.own_losses(self.requester, [t.loss for t in turns]),
             extras={"rule": rule_figures(names, heard)},
         )
 
     def turns(self, some: Sequence[int], beliefs: Held, net: Net, key: Key) -> list[_Turn]:
         """The rounds of some requesters, whose beliefs go to all clients at once."""
         edges = torch.cartesian_prod(torch.tensor(some), torch.arange(len(net.roster)))
-        own = by_requester(net.visit(self.local, beliefs, edges, key), some)
+        own = requesters.by_requester(net.visit(self.local, beliefs, edges, key), some)
         return [self.turn(r, beliefs.rows(torch.tensor([r])), own[r], net) for r in some]
 
     def turn(self, r: int, old: Held, replies: Replies, net: Net) -> _Turn:
@@ -144,7 +135,7 @@ class RobustPersonal:
         return _Turn(found.belief, shares, loss, (found, replies.hosts))
 
     def models(self, state: State) -> Models:
-        return models_for(self.requester, state.beliefs, state.clients)
+        return requesters.models_for(self.requester, state.beliefs, state.clients)
 
     def reveals(self) -> Reveals:
         opens = self.chain.last.needs.opens

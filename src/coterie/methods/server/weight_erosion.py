@@ -46,20 +46,11 @@ from torch import Tensor
 from coterie.core.contract import Beliefs, Info, Key, Models, Net, Partners, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, together
-from coterie.core.method import METHODS, asking, losses_of, scatter
+from coterie.core.method import METHODS, asking, check_others, losses_of, scatter
 from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.requesters import (
-    by_requester,
-    by_room,
-    check_keeps,
-    first_at_home,
-    guests_of,
-    models_for,
-    own_losses,
-    rows_of,
-)
+from coterie.methods.server import requesters
 
 Late = Literal["mean", "median", "one"]
 Beta = Literal["one", "size"]
@@ -140,15 +131,12 @@ class WeightErosion:
         if not 0 < self.cone <= 90:
             raise BadInput(f"cone={self.cone} must lie above 0 and up to 90 degrees: try 80, or 90 for never")
         _parsed(self.importance)
-        check_keeps(self.local, self.requester)
+        requesters.check_keeps(self.local, self.requester)
         if self.p_s:
             self.passes(torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64))
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        if len(roster) < 2:
-            raise BadInput(
-                f"weight-erosion needs at least 2 clients; got {len(roster)}: add some or use local"
-            )
+        check_others(roster, "weight-erosion")
         asking(self.requester, roster.names)
         by_tensor(self.importance, start)
         return ()
@@ -168,7 +156,7 @@ class WeightErosion:
         return steps_in_epochs(sizes, epochs, batch)
 
     def init(self, start: Held, net: Net) -> State:
-        n, own = len(net.roster), first_at_home(self.requester, start, net)
+        n, own = len(net.roster), requesters.first_at_home(self.requester, start, net)
         return State(
             own,
             alpha=torch.ones(len(own), n, dtype=torch.float64),
@@ -179,9 +167,9 @@ class WeightErosion:
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         names, n = net.roster.names, len(net.roster)
         who = asking(self.requester, names).tolist()
-        beliefs = guests_of(self.requester, state.beliefs, n)
+        beliefs = requesters.guests_of(self.requester, state.beliefs, n)
         begun, turns = [(r, _idle(state, q)) for q, r in enumerate(who)], list[_Turn]()
-        for some in by_room(begun, state.beliefs, n):
+        for some in requesters.by_room(begun, state.beliefs, n):
             turns += self.turns(some, beliefs, net, key)
         state = State(
             together([t.belief for t in turns]),
@@ -195,11 +183,11 @@ class WeightErosion:
             angles = {names[r]: t.angle for r, t in zip(who, turns, strict=True) if t.angle is not None}
             extras["cone_degrees"] = angles
         info = Info(
-            weights=rows_of(who, [t.shares for t in turns], empty=0.0),
-            loss=own_losses(self.requester, [t.loss for t in turns]),
+            weights=requesters.rows_of(who, [t.shares for t in turns], empty=0.0),
+            loss=requesters.own_losses(self.requester, [t.loss for t in turns]),
             matrices={
-                "alpha": rows_of(who, [t.alpha.where(t.rounds > 0, math.nan) for t in turns]),
-                "relative distance": rows_of(who, [t.distance for t in turns]),
+                "alpha": requesters.rows_of(who, [t.alpha.where(t.rounds > 0, math.nan) for t in turns]),
+                "relative distance": requesters.rows_of(who, [t.distance for t in turns]),
             },
             extras=extras,
         )
@@ -212,7 +200,7 @@ class WeightErosion:
         if not edges:
             return [turn for _, turn in some]
         replies = net.visit(self.local, beliefs, torch.cat(edges), key)
-        own = by_requester(replies, list(asked))
+        own = requesters.by_requester(replies, list(asked))
         return [self.turn(turn, net, key, r, own[r]) if r in own else turn for r, turn in some]
 
     def turn(self, turn: _Turn, net: Net, key: Key, r: int, replies: Replies) -> _Turn:
@@ -260,7 +248,7 @@ class WeightErosion:
         return net.mix(weights.unsqueeze(0), together([replies, old]), at)
 
     def models(self, state: State) -> Models:
-        return models_for(self.requester, state.beliefs, state.alpha.shape[1])
+        return requesters.models_for(self.requester, state.beliefs, state.alpha.shape[1])
 
     def reveals(self) -> Reveals:
         return Reveals(sites=True, numbers=(*numbers_of(self.local), "distances"))
