@@ -14,7 +14,7 @@ the small symmetric R S Rᵀ = V diag(m) Vᵀ, S the scales of the columns,
     log|Λ| = Σ log a + Σ log(1 + m)
 
 which is the Woodbury identity in a form that also samples (H z) and shows at once whether Λ is positive
-definite (a > 0 and 1 + m > 0). With P, Λ = L Lᵀ by Cholesky and H = L^(-T). H is `Root`.
+definite (a > 0 and 1 + m > 0). With P, Λ = L Lᵀ by Cholesky and H = L^(-T). H is `Precision.root`.
 
 Deviation: beside factors, an a that is not above 0 is refused even where positive factors would make Λ
 positive definite. Such factors come only from dividing by a low-rank Gaussian that was not multiplied before.

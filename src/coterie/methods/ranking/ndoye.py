@@ -126,7 +126,7 @@ class Ndoye:
         there = elsewhere(net, judge, models, owners, requesters, key.at("transfer"))
         total = torch.stack([(h.loss * h.rows).where(h.rows > 0, 0.0) for h in home]).sum(dim=0)
         at_home = total / torch.stack([h.rows for h in home]).sum(dim=0)  # 0 / 0 is NaN: not scored
-        losses = there - at_home  # L_ri
+        losses = transfer_loss(there, at_home)
         ranking = Ranking(
             costs=losses,
             matrices={"transfer loss": losses, THERE: there},
@@ -166,3 +166,8 @@ class Ndoye:
 
     def reveals(self) -> Reveals:
         return Reveals(sites=True, numbers=circles.revealed_numbers(self.local))
+
+
+def transfer_loss(there: Tensor, home: Tensor) -> Tensor:
+    """L_ri = L_{S_r}(f_i) - L̂_{D_i}(f_i): [requester, other] from [requester, other] and [other]."""
+    return there - home
