@@ -38,7 +38,7 @@ from coterie.core.seeds import Key
 from coterie.engines import ENGINES
 from coterie.engines.threads import one_thread_each
 from coterie.kernels import Adam
-from coterie.methods.peers import PENS
+from coterie.methods import PENS
 from coterie.methods.peers.picks import distinct
 from coterie.nets import InProcess
 from coterie.studies.bench.command import say_busy

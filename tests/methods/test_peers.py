@@ -19,7 +19,7 @@ from coterie.core.roster import Member, Roster
 from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.kernels.score import Score
-from coterie.methods.peers import (
+from coterie.methods import (
     DAC,
     DPSGD,
     PENS,
@@ -29,7 +29,6 @@ from coterie.methods.peers import (
     Oracle,
     Random,
     RandomWeighted,
-    stopping,
 )
 from coterie.methods.peers.d_psgd import links_of, metropolis
 from coterie.methods.peers.dac import draw_by, two_hops
@@ -41,6 +40,7 @@ from coterie.methods.peers.picks import alike, counts, draw_from, draw_others, h
 from coterie.methods.peers.random_weighted import by_accuracy
 from coterie.methods.peers.rounds import Choices, Peers
 from coterie.methods.peers.rounds import play as play_round
+from coterie.methods.peers.turns import first_watch, next_watch
 from coterie.metrics.collaboration import neighbours_found
 from coterie.nets.wrapped import Wrapped
 from coterie.storage import checkpoint
@@ -512,10 +512,10 @@ class TestPENS:
 
 class TestStopping:
     def test_by_hand(self):
-        watch, seen = stopping.begin(2, 2), []
+        watch, seen = first_watch(2, 2), []
         # moving averages .5 .55 .5 .35: it rises twice, then waits; the second client is away in round 2
         for scores_now in ((0.5, 0.1), (0.6, NAN), (0.4, 0.2), (0.3, 0.3)):
-            watch, better = stopping.watch(watch, numbers(*scores_now), patience=2)
+            watch, better = next_watch(watch, numbers(*scores_now), patience=2)
             seen.append((better.tolist(), watch["waited"].tolist(), watch["stopped"].tolist()))
         assert seen == [
             ([True, True], [0, 0], [False, False]),

@@ -7,7 +7,7 @@ from coterie.data.build import deal_clients
 from coterie.data.partition import SPLITS
 from coterie.data.sources import SOURCES
 from coterie.kernels import SGD
-from coterie.methods.peers import PENS, Random
+from coterie.methods import PENS, Random
 from coterie.metrics.collaboration import neighbours_found
 from coterie.models import MODELS
 

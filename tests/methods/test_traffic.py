@@ -15,9 +15,12 @@ from coterie.core.seeds import Key
 from coterie.kernels import SGD
 from coterie.methods import (
     METHODS,
+    PENS,
     Cyclic,
     FedAvg,
     FineTune,
+    Gossip,
+    Greedy,
     Influence,
     Local,
     Ndoye,
@@ -26,7 +29,6 @@ from coterie.methods import (
     Scaffold,
     WeightErosion,
 )
-from coterie.methods.peers import PENS, Gossip, Greedy
 
 FULL = SGD(lr=0.25, batch=100)  # with x = 1, one step takes w to (w + y) / 2
 START = {"weight": torch.zeros(1, 1, 1).double()}

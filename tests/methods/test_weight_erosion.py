@@ -19,10 +19,10 @@ from coterie.core.seeds import Key
 from coterie.features.absence.wrapper import Absent
 from coterie.kernels import SGD
 from coterie.methods import WeightErosion
-from coterie.methods.server import weight_erosion
-from coterie.methods.server.cone import cone_angle
-from coterie.methods.server.importance import by_tensor
+from coterie.methods.server import requesters
 from coterie.methods.server.weight_erosion import (
+    by_tensor,
+    cone_angle,
     distance_penalty,
     distance_per_step,
     erode,
@@ -423,7 +423,7 @@ def test_no_model_is_looked_at_and_replies_to_no_more_requesters_are_held_than_t
 
     module, method = nn.Linear(4, 3), WeightErosion(SGD(batch=4), p_s=0.5, cone=cone)
     alike = play(method, net_of(module, crowd()), module, 2)
-    monkeypatch.setattr(weight_erosion, "ROOM", room)
+    monkeypatch.setattr(requesters, "ROOM", room)
     found = play(method, Watched(net_of(module, crowd())), module, 2)
     assert len(held) == visits
     assert torch.equal(found[0][-1].alpha, alike[0][-1].alpha)

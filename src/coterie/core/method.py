@@ -198,6 +198,12 @@ def check_method(method: Method, roster: Roster, start: Beliefs, key: Key) -> Se
         return method.check(roster, start, key)
 
 
+def check_others(roster: Roster, method: str) -> None:
+    """Refuses a single client, where a method needs others to learn from."""
+    if len(roster) < 2:
+        raise BadInput(f"{method} needs at least 2 clients; got {len(roster)}: add some or use local")
+
+
 def check_validation(roster: Roster, needed_by: str, otherwise: str) -> None:
     for member in roster.members:
         if not member.validation:

@@ -14,7 +14,6 @@ Told: `taken`, the mean of W over all trained parameters. See `methods/personal/
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,13 +21,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
+from coterie.core.kernel import KERNELS
 from coterie.core.options import bounded, check_options
-from coterie.core.seeds import Key
 from coterie.kernels.local import deal_batches, extent_of_batches
 
 SHARED, TAKEN = "shared", "taken"
@@ -43,22 +40,21 @@ class ALA:
 
     compares: ClassVar[bool] = True  # its numbers tell how beliefs differ
 
-    eta: float = 1.0
+    eta: float = bounded(1.0, "be above 0 and finite", "try 1")
     """Learning rate of the weights."""
-    rows: float = 0.8
+    rows: float = bounded(0.8, "lie above 0 and up to 1", "try 0.8")
     """Share of the training rows to learn them from."""
-    top: int = 1
+    top: int = bounded(1, "be at least 0", "1 is the last layer, 0 all layers")
     """In how many layers, counted from the output; 0: in all."""
     batch: int = bounded(32, "be at least 1", "try 32")
     """Rows in a batch."""
-    passes: int = 1
+    passes: int = bounded(1, "be at least 1", "try 20")
     """How often to go over these rows at most."""
-    settled: float = 0.1
+    settled: float = bounded(0.1, "be at least 0 and finite", "try 0.1")
     """Rest once the losses of ten passes have a standard deviation below this."""
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_ala(self.eta, self.rows, self.top, self.passes, self.settled)
 
     @property
     def keeps(self) -> bool:
@@ -136,19 +132,6 @@ class ALA:
         weights = [t for key, t in carry["memory"].items() if key.startswith(WEIGHT)]
         total = torch.stack([w.to(carry["over"].dtype).sum() for w in weights]).sum()
         return Reply(carry["belief"], carry["memory"], {TAKEN: total / sum(w.numel() for w in weights)})
-
-
-def check_ala(eta: float, rows: float, top: int, passes: int, settled: float) -> None:
-    if not 0 < eta < math.inf:
-        raise BadInput(f"eta={eta} must be above 0 and finite: try 1")
-    if not 0 < rows <= 1:
-        raise BadInput(f"rows={rows} must lie above 0 and up to 1: try 0.8")
-    if top < 0:
-        raise BadInput(f"top={top} must be at least 0: 1 is the last layer, 0 all layers")
-    if passes < 1:
-        raise BadInput(f"passes={passes} must be at least 1: try 20")
-    if not 0 <= settled < math.inf:
-        raise BadInput(f"settled={settled} must be at least 0 and finite: try 0.1")
 
 
 def taken(own: Tensor, shared: Tensor, weight: Tensor) -> Tensor:

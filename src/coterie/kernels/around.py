@@ -6,12 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import (
+    Batch,
+    Belief,
+    Carry,
+    Charge,
+    Extent,
+    Key,
+    Learner,
+    Plan,
+    Reply,
+    Tick,
+    Trainer,
+)
 from coterie.core.facts import kernel_fact
-from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick, extent_of
-from coterie.core.learner import Batch, Learner
-from coterie.core.seeds import Key
+from coterie.core.kernel import extent_of
 
 
 def numbers_of(kernel: Any) -> tuple[str, ...]:
@@ -45,10 +54,10 @@ class Around:
     """The same work; what differs is in a subclass.
 
     What it costs rows (`charges`) is not passed on by itself: a subclass that looks at them in another way
-    would inherit a bound that does not hold for it.
+    would inherit a bound that does not hold for it. One that does not is `AsCostly`.
     """
 
-    inner: Any
+    inner: Trainer
     """The local work itself."""
 
     @property
@@ -63,25 +72,29 @@ class Around:
         return extent_of(self.inner, samples)
 
     def plan(self, samples: int, key: Key) -> Plan:
-        made: Plan = self.inner.plan(samples, key)
-        return made
+        return self.inner.plan(samples, key)
 
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
-        made: Belief = self.inner.fresh(learner, belief)
-        return made
+        return self.inner.fresh(learner, belief)
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
-        carry: Carry = self.inner.start(belief, memory, beside)
-        return carry
+        return self.inner.start(belief, memory, beside)
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
-        after: Carry = self.inner.step(learner, carry, batch, tick)
-        return after
+        return self.inner.step(learner, carry, batch, tick)
 
     def mark(self, carry: Carry) -> Carry:
-        after: Carry = self.inner.mark(carry)
+        inner: Any = self.inner
+        after: Carry = inner.mark(carry)
         return after
 
     def finish(self, carry: Carry) -> Reply:
-        reply: Reply = self.inner.finish(carry)
-        return reply
+        return self.inner.finish(carry)
+
+
+@dataclass(frozen=True)
+class AsCostly(Around):
+    """The same work, which looks at rows as it does without what is around it, and costs them as much."""
+
+    def charges(self, samples: int) -> tuple[Charge, ...] | None:
+        return charges_of(self.inner, samples)

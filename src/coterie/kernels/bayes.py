@@ -33,16 +33,13 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import Belief, Carry, Key, Learner, Plan, Reply
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Carry, Marker, Plan, Reply
-from coterie.core.learner import Learner
-from coterie.core.options import chosen
-from coterie.core.seeds import Key
-from coterie.kernels.around import Around, charges_of
+from coterie.core.kernel import KERNELS, Marker
+from coterie.core.options import bounded, check_options, chosen
+from coterie.kernels.around import Around, AsCostly
 from coterie.kernels.local import LocalWork
 
 NOISE, METROPOLIS, JITTER = 1 << 20, 1 << 21, 1 << 22  # calls of `uniform`, far from those of dropout layers
@@ -56,21 +53,19 @@ Per = Literal["step", "epoch"]
 class Collecting:
     """Options of collecting, and its maths on a visit's book."""
 
-    every: int = 1
+    every: int = bounded(1, "be at least 1", "try 1")
     """Every how many steps a state is due to be collected."""
-    burn: int = 0
+    burn: int = bounded(0, "be at least 0", "try 1")
     """How many due states to pass over first."""
-    rank: int = 20
+    rank: int = bounded(20, "be at least 0", "try 1")
     """How many of the last collected states (for swag, deviations) come home; 0 leaves the moments only."""
     average: bool = True
     """Reply with the mean of what was collected, or (false) with the last state."""
 
     ring: ClassVar[str] = "draw"
 
-    def check_collecting(self) -> None:
-        for option, least in (("every", 1), ("burn", 0), ("rank", 0)):
-            if (value := getattr(self, option)) < least:
-                raise BadInput(f"{option}={value} must be at least {least}: try {max(least, 1)}")
+    def __post_init__(self) -> None:
+        check_options(self)
         if self.rank > COLUMNS:
             raise BadInput(f"rank={self.rank} must be at most {COLUMNS}, each a copy of the model: try 20")
 
@@ -129,10 +124,6 @@ class CollectingWork(Collecting, LocalWork):
     per: Per = chosen("step", Per)
     """What every counts: steps, or epochs, which are passes over the client's data."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.check_collecting()
-
     extent = LocalWork.extent
 
     def plan(self, samples: int, key: Key) -> Plan:
@@ -186,7 +177,7 @@ def collects(kernel: Any) -> bool:
 
 @KERNELS.register("gather")
 @dataclass(frozen=True)
-class Gather(Around):
+class Gather(AsCostly):
     """The same work; its reply brings home the model's mean and, beside it, all that was collected.
 
     variance/NAME, deviation/K/NAME or draw/K/NAME, and the counters `count` (of states in the moments) and
@@ -202,9 +193,6 @@ class Gather(Around):
                 f"gather needs work that collects (swag, sgld, psgld, hmc); got "
                 f"{type(self.inner).__name__.lower()}: put gather inside of it"
             )
-
-    def charges(self, samples: int) -> tuple[Charge, ...] | None:
-        return charges_of(self.inner, samples)
 
     def finish(self, carry: Carry) -> Reply:
         reply: Reply = self.inner.finish(carry, gather=True)
@@ -222,10 +210,3 @@ def normals(seed: Tensor, like: Sequence[Tensor], call: int = NOISE) -> list[Ten
     angle = 2 * math.pi * uniform(seed, call + 1, half)
     row = torch.cat([radius * angle.cos(), radius * angle.sin()])[: sum(sizes)]
     return [z.view(t.shape).to(t.dtype) for z, t in zip(torch.split(row, sizes), like, strict=True)]
-
-
-def check_posterior(prior: float, temperature: float) -> None:
-    if not 0 <= prior < math.inf:
-        raise BadInput(f"prior={prior} must be at least 0 and finite: try 1")
-    if not 0 <= temperature < math.inf:
-        raise BadInput(f"temperature={temperature} must be at least 0 and finite: try 1")

@@ -27,15 +27,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import Batch, Belief, Carry, Charge, Learner, Reply, Tick, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.facts import kernel_fact
-from coterie.core.kernel import WORK, Carry, Reply, Tick, Trainer
-from coterie.core.learner import Batch, Learner
-from coterie.kernels.around import Around
+from coterie.core.kernel import WORK
 from coterie.kernels.bayes import normals
-from coterie.kernels.dp import check_noise, refuse_batch_norm
+from coterie.kernels.dp import Hiding, check_noise, refuse_batch_norm
 from coterie.kernels.sgd import SGD
 
 CHANGE = 1 << 24  # calls of `uniform`, apart from all others
@@ -44,7 +40,7 @@ ORIGIN, SEED, ORDER, STILL = "origin", "seed", "order:", "still:"
 
 @WORK.register("bounded")
 @dataclass(frozen=True)
-class Bounded(Around):
+class Bounded(Hiding):
     """Local work with its whole change clipped and noise added, for a client as a unit: bounded(sgd)."""
 
     inner: Trainer = SGD()
@@ -56,18 +52,6 @@ class Bounded(Around):
 
     def __post_init__(self) -> None:
         check_noise("bounded", self.inner, self.clip, self.sigma)
-
-    @property
-    def epochs(self) -> int:
-        return int(kernel_fact(self.inner, "epochs")) or 1
-
-    @property
-    def steps(self) -> int:
-        return int(kernel_fact(self.inner, "steps"))
-
-    @property
-    def batch(self) -> int:
-        return int(kernel_fact(self.inner, "batch"))
 
     @property
     def numbers(self) -> tuple[str, ...]:

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coterie.core.charge import Charge
-from coterie.core.client import Task
+from coterie.core.contract import Charge, Key, Scorer
 from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact
-from coterie.core.groups import Groups
-from coterie.core.kernel import KERNELS, Part, Scorer
-from coterie.core.seeds import Key
-from coterie.kernels.score import Score
+from coterie.core.kernel import KERNELS
+from coterie.kernels.score import AroundScorer, Score
 
 CHOSEN = "chosen"
 USUAL = Score("train", ("loss",))
@@ -30,7 +27,7 @@ USUAL = Score("train", ("loss",))
 
 @KERNELS.register("choice")
 @dataclass(frozen=True)
-class Choice:
+class Choice(AroundScorer):
     """Which of the models that visit a client at once do best there."""
 
     inner: Scorer = USUAL
@@ -44,18 +41,9 @@ class Choice:
         if kernel_fact(self.inner, "together"):
             raise BadInput("choice: models that predict together cannot be ranked: take choice(score)")
 
-    @property
-    def part(self) -> Part | None:
-        return self.inner.part
-
     def charges(self, samples: int) -> tuple[Charge, ...] | None:
         charges = kernel_fact(self.inner, "charges")
         return None if charges is None else charges(samples)
-
-    def measure(
-        self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
-    ) -> dict[str, Tensor]:
-        return self.inner.measure(task, outputs, losses, y, groups)
 
     def tell(
         self, figures: Mapping[str, Tensor], hosts: Sequence[int], keys: Sequence[Key]

@@ -19,12 +19,11 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.facts import called
 from coterie.core.kernel import KERNELS, Carry, Reply, Tick, Trainer
 from coterie.core.learner import Batch, Learner, with_term
-from coterie.kernels.around import Around, charges_of, innermost
+from coterie.kernels.around import AsCostly, innermost
 from coterie.kernels.newton import Newton
 from coterie.kernels.sgd import SGD
 
@@ -34,7 +33,7 @@ CONTROL, MINE = "control/", "own/"
 
 @KERNELS.register("controlled")
 @dataclass(frozen=True)
-class Controlled(Around):
+class Controlled(AsCostly):
     """The same work, corrected by what all clients' gradients are and this client's usually is."""
 
     inner: Trainer = SGD()
@@ -49,9 +48,6 @@ class Controlled(Around):
             raise BadInput(
                 f"control variates need sgd without momentum; got momentum={plain.momentum}: set it to 0"
             )
-
-    def charges(self, samples: int) -> tuple[Charge, ...] | None:
-        return charges_of(self.inner, samples)
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         if SERVER not in beside or OWN not in beside:
@@ -81,14 +77,10 @@ class Controlled(Around):
     def finish(self, carry: Carry) -> Reply:
         reply = super().finish(carry)
         x, y, c, own = carry["origin"], reply.belief, carry[SERVER], carry[OWN]
-        change = {n: mean_gradient(x[n], y[n], carry["way"]) - c[n] for n in own}
+        way = carry["way"]
+        change = {n: (x[n] - y[n]) / way.to(x[n].dtype) - c[n] for n in own}  # of the mean corrected gradient
         controls = {CONTROL + n: t for n, t in change.items()} | {MINE + n: own[n] + change[n] for n in own}
         return reply._replace(belief={**y, **controls})
-
-
-def mean_gradient(x: Tensor, y: Tensor, way: Tensor) -> Tensor:
-    """(x - y) / Σ η_k, correction included."""
-    return (x - y) / way.to(x.dtype)
 
 
 def _bare(belief: Belief, prefix: str) -> dict[str, Tensor]:

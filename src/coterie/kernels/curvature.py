@@ -62,9 +62,6 @@ class ColumnSums(Solving):
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         return {**super().start(belief, memory, beside), UNITS: dict(beside.get(UNITS, {}))}
 
-    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        return belief
-
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         carry = super().step(learner, carry, batch, tick)
         rough = carry.pop(UNITS)
@@ -89,7 +86,7 @@ def roughly(told: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Around(Solving):
+class _NearCommon(Solving):
     """What `curvature` and `near` share: a best guess near the common model that came, in a common scale."""
 
     tau: float = 0.0
@@ -100,11 +97,16 @@ class Around(Solving):
     """The variance that a regression leaves."""
 
     varies: ClassVar[tuple[str, ...]] = ("tau", "level", "noise")
+    also: ClassVar[str]  # the number that it tells beside those of any work
 
     def __post_init__(self) -> None:
         for name, least in (("tau", 0), ("level", 0), ("noise", 1e-30)):
             if not least <= getattr(self, name) < math.inf:
                 raise BadInput(f"{name}={getattr(self, name)} must be at least {least:g} and finite: try 1")
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        return ("loss", "samples", self.also)
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         if SCALE not in beside:
@@ -115,9 +117,15 @@ class Around(Solving):
         carry = super().step(learner, carry, batch, tick)
         return {k: v for k, v in carry.items() if k != SCALE}
 
+    def finish(self, carry: Carry) -> Reply:
+        reply = super().finish(carry)
+        return reply._replace(numbers={**reply.numbers, self.also: carry[self.also]})
+
     def guess(self, learner: Learner, belief: Belief, batch: Batch, scale: Belief) -> tuple[Design, Tensor]:
         """The rows in the common scale, and the site's own coefficients [q] near the common ones."""
-        design = in_common_scale(learner, batch, scale)
+        mean, deviation, level, unit = scale_of(scale)
+        y = targets_in_units(learner, batch.y)
+        design = designed(learner.task, outputs_of(learner), batch.x, y, mean, deviation, level, unit)
         centre = coefficients_of(design, belief)
         if not self.tau and not self.level:
             return design, centre
@@ -148,13 +156,14 @@ class Around(Solving):
 
 @KERNELS.register("curvature")
 @dataclass(frozen=True)
-class Curvature(Around):
+class Curvature(_NearCommon):
     """How a site's likelihood bends around its best guess near a common model."""
 
     apart: bool = False
     """For each way of a grid in which sites may differ; false: for one model that all share."""
 
     sums: ClassVar[bool] = True  # of columns, in place of a model
+    also: ClassVar[str] = "share"
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
         design, theta = self.guess(learner, carry["belief"], batch, carry[SCALE])
@@ -177,28 +186,15 @@ class Curvature(Around):
         share = used / max(1, len(theta))
         return {**carry, "belief": {n: t.float() for n, t in told.items()}, "share": share}
 
-    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        return belief
-
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        return ("loss", "samples", "share")
-
-    def finish(self, carry: Carry) -> Reply:
-        reply = super().finish(carry)
-        return reply._replace(numbers={**reply.numbers, "share": carry["share"]})
-
 
 @KERNELS.register("near")
 @dataclass(frozen=True)
-class Near(Around):
+class Near(_NearCommon):
     """A site's own model near a common one; or, where that is clearly worse for it, the one that it finds
     alone.
     """
 
-    @property
-    def numbers(self) -> tuple[str, ...]:
-        return ("loss", "samples", "alone")
+    also: ClassVar[str] = "alone"
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         if ALL not in beside:
@@ -223,7 +219,7 @@ class Near(Around):
         than by a model of one's own, by more than SURE standard errors.
         """
         spread = torch.where(design.slopes, self.tau, self.level).double().square()
-        others = mean_of_others(self, learner, design, theta, spread, all_)
+        others = _mean_of_others(self, learner, design, theta, spread, all_)
         unit = None if learner.units is None else learner.units.numpy()
         strength = strength_of(learner, batch)
         own = design_for(learner, batch, scaled=True)
@@ -241,16 +237,9 @@ class Near(Around):
         scale = design.unit**2 / own.unit**2 if learner.task == "regression" else 1.0
         return not not_worse(near * scale - free, unit, SURE)
 
-    def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        return belief
 
-    def finish(self, carry: Carry) -> Reply:
-        reply = super().finish(carry)
-        return reply._replace(numbers={**reply.numbers, "alone": carry["alone"]})
-
-
-def mean_of_others(
-    work: Around, learner: Learner, design: Design, theta: Tensor, spread: Tensor, all_: Belief
+def _mean_of_others(
+    work: _NearCommon, learner: Learner, design: Design, theta: Tensor, spread: Tensor, all_: Belief
 ) -> Tensor | None:
     """The common coefficients [q] without a site's own part in the sums of all; None if nothing is left."""
     everyone = torch.ones(1, len(design.z), dtype=torch.float64)
@@ -264,12 +253,6 @@ def mean_of_others(
         return None
     right = (all_[SLOPE].double() - mine.slope[0]).unsqueeze(1)
     return torch.cholesky_solve(right, factor).squeeze(1)
-
-
-def in_common_scale(learner: Learner, batch: Batch, scale: Belief) -> Design:
-    mean, deviation, centre, unit = scale_of(scale)
-    y = targets_in_units(learner, batch.y)
-    return designed(learner.task, outputs_of(learner), batch.x, y, mean, deviation, centre, unit)
 
 
 def scale_of(sums: Mapping[str, Any]) -> tuple[Tensor, Tensor, float, float]:

@@ -41,14 +41,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
+from coterie.core.contract import Belief, Carry, Charge, Extent, Key, Plan, Reply, Tick, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick, Trainer, extent_of
+from coterie.core.kernel import WORK, extent_of
 from coterie.core.learner import Batch, Gradient, Learner, plus
 from coterie.core.options import check_options, chosen
-from coterie.core.seeds import Key
 from coterie.kernels.around import Around, numbers_of
 from coterie.kernels.bayes import normals
 from coterie.kernels.local import LocalWork
@@ -59,9 +57,26 @@ PRIVATE = 1 << 23  # calls of `uniform`, apart from those of samplers and dropou
 EXPECTED = "expected"
 
 
+@dataclass(frozen=True)
+class Hiding(Around):
+    """Work that hides rows: it takes as many steps of as many rows as the work inside."""
+
+    @property
+    def epochs(self) -> int:
+        return int(kernel_fact(self.inner, "epochs")) or 1
+
+    @property
+    def steps(self) -> int:
+        return int(kernel_fact(self.inner, "steps"))
+
+    @property
+    def batch(self) -> int:
+        return int(kernel_fact(self.inner, "batch"))
+
+
 @WORK.register("dp")
 @dataclass(frozen=True)
-class DP(Around):
+class DP(Hiding):
     """Local work with each row's gradient clipped and noise added: dp(sgd)."""
 
     inner: Trainer = SGD()
@@ -81,7 +96,7 @@ class DP(Around):
         if not isinstance(self.inner, LocalWork):
             raise BadInput(
                 "dp needs work that looks at rows by one gradient a step (sgd, adam, adamw, swag, sgld, "
-                f"psgld); got {_named(self.inner)}: put one of these inside"
+                f"psgld); got {called(self.inner)}: put one of these inside"
             )
         if self.cap and self.cap < self.batch:
             raise BadInput(
@@ -92,24 +107,8 @@ class DP(Around):
     by_row: ClassVar[bool] = True
 
     @property
-    def epochs(self) -> int:
-        return int(self._inner.epochs)
-
-    @property
-    def steps(self) -> int:
-        return int(self._inner.steps)
-
-    @property
-    def batch(self) -> int:
-        return int(self._inner.batch)
-
-    @property
     def numbers(self) -> tuple[str, ...]:
         return tuple(n for n in numbers_of(self.inner) if n != "loss")
-
-    @property
-    def _inner(self) -> Any:
-        return self.inner
 
     def needs(self, samples: int) -> None:
         """Refuses a client with fewer rows than a batch."""
@@ -160,13 +159,10 @@ class DP(Around):
         return {**after, EXPECTED: after[EXPECTED] + float(self.batch)}
 
     def finish(self, carry: Carry, gather: bool = False) -> Reply:
-        reply: Reply = self._inner.finish(carry, gather=True) if gather else super().finish(carry)
+        inner: Any = self.inner
+        reply: Reply = inner.finish(carry, gather=True) if gather else super().finish(carry)
         numbers = {n: v for n, v in reply.numbers.items() if n != "loss"}
         return reply._replace(numbers=numbers | {"samples": carry[EXPECTED]})
-
-
-def _named(kernel: Any) -> str:
-    return called(kernel)
 
 
 def usual_cap(batch: int) -> int:
@@ -206,10 +202,11 @@ def poisson_rows(samples: int, batch: int, steps: int, cap: int, key: Key) -> Te
     """
     generator, coins = key.torch(), steps * samples
     expected = steps * batch
+    log_missed = math.log1p(-batch / samples) if batch < samples else -math.inf
     some, last, found = expected + 8 * math.isqrt(expected) + 16, -1, list[Tensor]()
     while last < coins:
         uniform = 1 - torch.rand(some, dtype=torch.float64, generator=generator)
-        gaps = (uniform.log() / _math_log1p(-batch / samples)).floor().clamp(max=coins).long() + 1
+        gaps = (uniform.log() / log_missed).floor().clamp(max=coins).long() + 1
         found.append(last + gaps.cumsum(0))
         last = int(found[-1][-1])
     fell = torch.cat(found)
@@ -230,11 +227,6 @@ def poisson_rows(samples: int, batch: int, steps: int, cap: int, key: Key) -> Te
     return rows
 
 
-def _math_log1p(x: float) -> float:
-    """log(1 + x), with -∞ at -1."""
-    return math.log1p(x) if x > -1 else -math.inf
-
-
 def check_noise(name: str, inner: Any, clip: float, sigma: float) -> None:
     """Refuses bounds and noise that hide nothing, and noise inside of noise."""
     for option, value in (("clip", clip), ("sigma", sigma)):
@@ -245,20 +237,14 @@ def check_noise(name: str, inner: Any, clip: float, sigma: float) -> None:
         raise BadInput(f"{whole}: {name} goes around plain work: try {name}(sgd)")
 
 
-def _batch_norm_of(model: nn.Module) -> str:
-    """The first layer that mixes the rows of a batch or keeps statistics of them; empty if none does."""
+def refuse_batch_norm(name: str, model: nn.Module) -> None:
+    """Refuses a model with a layer that mixes the rows of a batch, or keeps statistics of them."""
     for place, layer in model.named_modules():
         if isinstance(layer, nn.modules.instancenorm._InstanceNorm) and not layer.track_running_stats:
             continue  # each row by itself
         if isinstance(layer, nn.modules.batchnorm._NormBase):
-            return f"{type(layer).__name__} {place!r}" if place else type(layer).__name__
-    return ""
-
-
-def refuse_batch_norm(name: str, model: nn.Module) -> None:
-    """Refuses a model whose layers would carry one row's values into others, or home."""
-    if found := _batch_norm_of(model):
-        raise BadInput(
-            f"{name} cannot hide rows in a model with batch norm ({found}), which mixes them: take a model "
-            "without, or group norm instead"
-        )
+            found = f"{type(layer).__name__} {place!r}" if place else type(layer).__name__
+            raise BadInput(
+                f"{name} cannot hide rows in a model with batch norm ({found}), which mixes them: take a "
+                "model without, or group norm instead"
+            )

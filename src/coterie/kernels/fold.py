@@ -13,11 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coterie.core.charge import Charge
-from coterie.core.client import Task
-from coterie.core.groups import Groups
-from coterie.core.kernel import KERNELS, Extent, Part, Plan, Trainer, extent_of
-from coterie.core.seeds import Key
+from coterie.core.contract import Charge, Extent, Groups, Key, Part, Plan, Task, Trainer
+from coterie.core.kernel import KERNELS, extent_of
 from coterie.core.watch import look
 from coterie.kernels.around import Around, charges_of
 from coterie.kernels.sgd import SGD

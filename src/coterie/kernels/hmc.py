@@ -30,15 +30,13 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.devices import widest
 from coterie.core.dropout import uniform
 from coterie.core.errors import BadInput
-from coterie.core.kernel import WORK, Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
-from coterie.core.options import bounded, check_options
-from coterie.core.seeds import Key
-from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, check_posterior, marks_of, normals
+from coterie.core.kernel import WORK
+from coterie.core.options import bounded
+from coterie.kernels.bayes import JITTER, METROPOLIS, Collecting, marks_of, normals
 from coterie.kernels.local import refuse_many_steps
 
 GAMMA, EARLY, FORGET = 0.2, 10, 0.75
@@ -79,9 +77,9 @@ class HMC(Collecting):
     """Share of accepted draws to adapt to."""
     jitter: float = bounded(0.2, "lie in [0, 1)", "try 0.2")
     """By what share, up or down, a draw's step may differ from the adapted one."""
-    prior: float = 1.0
+    prior: float = bounded(1.0, "be at least 0 and finite", "try 1")
     """Precision of the Gaussian prior on every trained parameter; 0 for none."""
-    temperature: float = 1.0
+    temperature: float = bounded(1.0, "be at least 0 and finite", "try 1")
     """1 for the posterior, below 1 for a colder one."""
     keep: bool = False
     """Keep the step's length and what was collected between rounds (true) or start afresh (false)."""
@@ -90,9 +88,7 @@ class HMC(Collecting):
     numbers: ClassVar[tuple[str, ...]] = ("loss", "samples", "acceptance", "step")
 
     def __post_init__(self) -> None:
-        check_options(self)
-        self.check_collecting()
-        check_posterior(self.prior, self.temperature)
+        super().__post_init__()
         if not self.temperature:
             raise BadInput(f"temperature={self.temperature} must be above 0 for hmc: try 1")
         if self.leaps > LEAPS:
@@ -147,7 +143,7 @@ class HMC(Collecting):
         thrown = dict(zip(here, normals(tick.seed, list(here.values())), strict=True))
         before = potential(belief)
         there, momentum, after = leapfrog(potential, belief, thrown, before, size, self.leaps)
-        gained = before.value + kinetic(thrown, wide) - after.value - kinetic(momentum, wide)
+        gained = before.value + _kinetic(thrown, wide) - after.value - _kinetic(momentum, wide)
         chance = gained.clamp(max=0).exp().nan_to_num(nan=0.0)  # a path that left for infinity is refused
         accept = uniform(tick.seed, METROPOLIS, 1)[0].to(wide) < chance
         belief = {n: torch.where(accept, there[n], b) for n, b in belief.items()}
@@ -202,7 +198,7 @@ def leapfrog(
     return at, momentum, now
 
 
-def kinetic(momentum: State, dtype: torch.dtype) -> Tensor:
+def _kinetic(momentum: State, dtype: torch.dtype) -> Tensor:
     """½ ‖p‖²."""
     return torch.stack([p.to(dtype).square().sum() for p in momentum.values()]).sum() / 2
 

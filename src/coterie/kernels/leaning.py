@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.charge import Charge
 from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
 from coterie.core.learner import Batch, Learner, with_term
 from coterie.core.options import bounded, check_options
-from coterie.kernels.around import Around, charges_of
+from coterie.kernels.around import AsCostly
 from coterie.kernels.sgd import SGD
 
 CAME = "came"
@@ -28,7 +27,7 @@ CAME = "came"
 
 @KERNELS.register("leaning")
 @dataclass(frozen=True)
-class Leaning(Around):
+class Leaning(AsCostly):
     """The same work, pulled towards the direction of what came."""
 
     inner: Trainer = SGD()
@@ -38,9 +37,6 @@ class Leaning(Around):
 
     def __post_init__(self) -> None:
         check_options(self)
-
-    def charges(self, samples: int) -> tuple[Charge, ...] | None:
-        return charges_of(self.inner, samples)
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         carry = super().start(belief, memory, beside)

@@ -12,14 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coterie.core.belief import Belief
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.devices import widest
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
 from coterie.core.options import bounded, check_options, chosen
-from coterie.core.seeds import Key
 from coterie.core.watch import look
 
 Schedule = Literal["constant", "linear", "cosine", "exponential"]
@@ -127,14 +124,9 @@ def check_plain(method: str, work: Any) -> None:
             f"{method} makes several steps of each batch, which {called(work)} "
             "has no rule for: use sgd, adam or adamw, or ditto with any work"
         )
-    _refuse_clip(method, work)
-
-
-def _refuse_clip(what: str, work: Any) -> None:
-    """Where gradients are made in a way of their own, nothing would cut them."""
-    if kernel_fact(work, "clip") is not None:
+    if (clip := kernel_fact(work, "clip")) is not None:
         raise BadInput(
-            f"{what} makes gradients of its own, which sgd's clip={work.clip} does not reach: leave it out"
+            f"{method} makes gradients of its own, which sgd's clip={clip} does not reach: leave it out"
         )
 
 

@@ -84,12 +84,12 @@ class Meta(Around):
 
         def gradient(belief: Belief, batch: Batch, seed: Tensor) -> Gradient:
             first, second, *third = dealt(batch, self.batches)
-            there = moved(belief, learner.gradient(belief, first, seed).grads, -self.adapt_lr)
+            there = _moved(belief, learner.gradient(belief, first, seed).grads, -self.adapt_lr)
             found = learner.gradient(there, second, seed)
             if not third:
                 return found
             bent = self.hessian_vector_product(learner, belief, third[0], seed, found.grads)
-            return found._replace(grads=moved(found.grads, bent, -self.adapt_lr))
+            return found._replace(grads=_moved(found.grads, bent, -self.adapt_lr))
 
         made.gradient = gradient  # type: ignore[method-assign]
         return made
@@ -101,12 +101,12 @@ class Meta(Around):
         if self.hessian == "exact":
             return learner.hessian_vector_product(belief, batch, seed, along)
         ahead, behind = (
-            learner.gradient(moved(belief, along, side * self.delta), batch, seed).grads for side in (1, -1)
+            learner.gradient(_moved(belief, along, side * self.delta), batch, seed).grads for side in (1, -1)
         )
         return {n: (g - behind[n]) / (2 * self.delta) for n, g in ahead.items()}
 
 
-def moved(belief: Mapping[str, Tensor], along: Mapping[str, Tensor], far: float) -> dict[str, Tensor]:
+def _moved(belief: Mapping[str, Tensor], along: Mapping[str, Tensor], far: float) -> dict[str, Tensor]:
     """Some tensors so far along a direction, the others as they are."""
     return {**belief, **{n: belief[n] + far * d for n, d in along.items()}}
 

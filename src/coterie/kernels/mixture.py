@@ -71,10 +71,10 @@ class Mixture(Around):
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         if not {"own", "alpha"} <= beside.keys():
             raise BadInput("mixture needs beliefs beside it, named 'own' and 'alpha': give them to the visit")
-        begun = {
-            side: super(Mixture, self).start(first, _remembered(side, memory), {})
-            for side, first in zip(SIDES, (belief, beside["own"]), strict=True)
-        }
+        begun = dict[str, Carry]()
+        for side, first in zip(SIDES, (belief, beside["own"]), strict=True):
+            mine = {n.removeprefix(f"{side}:"): t for n, t in memory.items() if n.startswith(f"{side}:")}
+            begun[side] = super().start(first, mine, {})
         return {**begun, "alpha": beside["alpha"][ALPHA], "mixed": dict(beside["own"])}
 
     def step(self, learner: Learner, carry: Carry, batch: Batch, tick: Tick) -> Carry:
@@ -112,8 +112,3 @@ def _giving(learner: Learner, gradient: Gradient) -> Learner:
     made = copy.copy(learner)
     made.gradient = lambda belief, batch, seed: gradient  # type: ignore[method-assign]
     return made
-
-
-def _remembered(side: str, memory: Belief) -> dict[str, Tensor]:
-    """What the work on one of the two models remembers."""
-    return {n.removeprefix(f"{side}:"): t for n, t in memory.items() if n.startswith(f"{side}:")}

@@ -36,7 +36,8 @@ def names_in(text: str) -> tuple[str, ...]:
             said = f"kernel {shown(text)}: {outer} goes around nothing, {' and '.join(around)} do"
             raise BadInput(f"{said}: write {inner}, or {around[-1]}({outer})")
     if _goes_around(found[-1]):
-        found.append(_inner_of(WORK[found[-1]]).name)
+        usual = next(f.default for f in dataclasses.fields(WORK[found[-1]]) if f.name == "inner")
+        found.append(called(usual))
     return tuple(found)
 
 
@@ -74,7 +75,3 @@ def tables_of(work: Any) -> tuple[str, dict[str, dict[str, Any]]]:
         if not isinstance(work, Around):
             return spelled(names), tables
         work = work.inner
-
-
-def _inner_of(kind: Any) -> Any:
-    return next(f.default for f in dataclasses.fields(kind) if f.name == "inner")

@@ -43,7 +43,7 @@ class Newton(Solving):
         check_options(self)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        terms, names = affine(learner, belief), linear_names(belief)
+        terms, names = _affine(learner, belief), linear_names(belief)
 
         def make() -> Belief:
             design = design_for(learner, batch, scaled=False)
@@ -87,7 +87,7 @@ class Newton(Solving):
 Parts = dict[str, Tensor]
 
 
-def affine(learner: Learner, belief: Belief) -> tuple[Parts, Parts]:
+def _affine(learner: Learner, belief: Belief) -> tuple[Parts, Parts]:
     """a and b of the pulls a ∘ w + b that a learner has in its gradients; others are refused."""
     names = linear_names(belief)
     zeros = {n: torch.zeros_like(belief[n], dtype=torch.float64) for n in names}

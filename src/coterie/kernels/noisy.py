@@ -22,18 +22,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coterie.core.charge import Charge
-from coterie.core.client import Task
+from coterie.core.contract import Charge, Groups, Key, Task
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.groups import Groups
-from coterie.core.kernel import KERNELS, Part, Scorer
-from coterie.core.seeds import Key
+from coterie.core.kernel import KERNELS
 from coterie.kernels.calibrate import Calibrate
 from coterie.kernels.fold import HeldOut
-from coterie.kernels.score import Beside, Crowd, Score
+from coterie.kernels.score import AroundScorer, Beside, Crowd, Score
 
-USUAL = Score()
 FIGURES = ("loss", "accuracy")  # whose bound is known
 NO_BOUND = "scores of a survival compare rows, so that no noise hides one: send them in the clear, or none"
 BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these names are means over rows
@@ -41,11 +37,9 @@ BOUNDED = (Score, Calibrate, HeldOut, Crowd, Beside)  # whose figures of these n
 
 @KERNELS.register("noisy")
 @dataclass(frozen=True)
-class Noisy:
+class Noisy(AroundScorer):
     """Mean loss and accuracy with noise; other figures stay at the client."""
 
-    inner: Scorer = USUAL
-    """What measures."""
     bound: float = 4.0
     """Losses of single rows are cut off here."""
     sigma: float = 20.0
@@ -61,10 +55,6 @@ class Noisy:
                 raise BadInput(f"noisy: {name}={getattr(self, name)} must lie above 0 and be finite: try 4")
 
     @property
-    def part(self) -> Part | None:
-        return self.inner.part
-
-    @property
     def together(self) -> bool:
         return bool(kernel_fact(self.inner, "together"))
 
@@ -76,7 +66,8 @@ class Noisy:
     ) -> dict[str, Tensor]:
         if task == "survival":
             raise BadInput(f"noisy({called(self.inner)}): {NO_BOUND}")
-        found = self.inner.measure(task, outputs, cut_off(losses, self.bound), y, groups)
+        cut_off = losses.nan_to_num(nan=self.bound).clamp(0, self.bound)  # what is no number as the bound
+        found = self.inner.measure(task, outputs, cut_off, y, groups)
         told = {name: found[name] for name in _figures_of(self.inner) if name in found}
         return {**told, "samples": found.get("samples", groups.sizes.double())}
 
@@ -84,25 +75,16 @@ class Noisy:
         self, figures: Mapping[str, Tensor], hosts: Sequence[int], keys: Sequence[Key]
     ) -> dict[str, Tensor]:
         """Figures [edge] as they leave, with the noise of each edge's key."""
-        noise, rows = _noise_of(keys), figures["samples"].double()
+        drawn = [torch.randn(2, generator=k.at("noise").torch(), dtype=torch.float64) for k in keys]
+        noise, rows = dict(zip(FIGURES, torch.stack(drawn).T, strict=True)), figures["samples"].double()
         most = {"loss": self.bound, "accuracy": 1.0}
         told = {
             name: (values.double() + self.sigma * most[name] / rows * noise[name]).clamp(0, most[name])
             for name, values in figures.items()
             if name in FIGURES
         }
-        return told | ({"samples": figures["samples"]} if _tells_samples(self.inner) else {})
-
-
-def cut_off(losses: Tensor, bound: float) -> Tensor:
-    """Losses of single rows within [0, bound]; what is no number counts as the bound."""
-    return losses.nan_to_num(nan=bound).clamp(0, bound)
-
-
-def _noise_of(keys: Sequence[Key]) -> dict[str, Tensor]:
-    """Standard normal numbers [edge] for each figure, from each edge's key."""
-    drawn = [torch.randn(len(FIGURES), generator=k.at("noise").torch(), dtype=torch.float64) for k in keys]
-    return dict(zip(FIGURES, torch.stack(drawn).unbind(dim=1), strict=True))
+        named = kernel_fact(_innermost(self.inner), "numbers") or ()
+        return told | ({"samples": figures["samples"]} if not named or "samples" in named else {})
 
 
 def _innermost(scorer: Any) -> Any:
@@ -124,11 +106,6 @@ def _figures_of(scorer: Any) -> tuple[str, ...]:
         return ("loss",)
     named = kernel_fact(inner, "numbers") or ()
     return tuple(name for name in FIGURES if not named or name in named)
-
-
-def _tells_samples(scorer: Any) -> bool:
-    named = kernel_fact(_innermost(scorer), "numbers") or ()
-    return not named or "samples" in named
 
 
 def as_written(kernel: Any) -> str:

@@ -10,26 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from coterie.core.belief import Belief
-from coterie.core.charge import Charge
-from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
-from coterie.core.learner import Batch, Learner
-from coterie.kernels.around import Around, charges_of
+from coterie.core.contract import Batch, Belief, Carry, Learner, Tick, Trainer
+from coterie.core.kernel import KERNELS
+from coterie.kernels.around import Around, AsCostly
 from coterie.kernels.sgd import SGD
 
 
 @KERNELS.register("only")
 @dataclass(frozen=True)
-class Only(Around):
+class Only(AsCostly):
     """The same work, on parameters of these names alone."""
 
     inner: Trainer = SGD()
     """The local work itself."""
     names: tuple[str, ...] = ()
     """Which tensors of the model are trained."""
-
-    def charges(self, samples: int) -> tuple[Charge, ...] | None:
-        return charges_of(self.inner, samples)
 
     def fresh(self, learner: Learner, belief: Belief) -> Belief:
         return super().fresh(learner.only(self.names), belief)

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from coterie.core.client import Task
-from coterie.core.groups import Groups
-from coterie.core.kernel import Part
+from coterie.core.contract import Groups, Part, Task
 from coterie.metrics.bootstrap import Figure
 from coterie.metrics.calibration import probabilities
 

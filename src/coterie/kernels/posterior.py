@@ -125,7 +125,11 @@ class Natural:
             made = Gaussian((), zeros, Precision(zeros))
         natural = {"shift": made.shift, "diagonal": made.precision.diagonal}
         if self.weigh == "variance":
-            weight, weighed = weighed_by_variance(found) if fit else (zeros, zeros)
+            weight = weighed = zeros
+            if fit:  # w_i and w_i μ_i, to be summed up
+                slots = slots_of(found.variance)
+                weight = weight_of(flat(slots, found.variance))
+                weighed = weight * flat(slots, {n: found.mean[n] for n in found.variance})
             natural = {"diagonal": made.precision.diagonal, WEIGHT: weight, WEIGHED: weighed}
         if self.form == "low-rank":
             factors = made.precision.factors
@@ -135,13 +139,6 @@ class Natural:
             dense = made.precision.dense
             natural["dense"] = zeros.new_zeros(p, p) if dense is None else dense
         return [{**natural, **buffers}] * times, told
-
-
-def weighed_by_variance(found: Collected) -> tuple[Tensor, Tensor]:
-    """w_i and w_i μ_i, to be summed up: [parameter]."""
-    slots = slots_of(found.variance)
-    weight = weight_of(flat(slots, found.variance))
-    return weight, weight * flat(slots, {n: found.mean[n] for n in found.variance})
 
 
 @KERNELS.register("share")
@@ -189,7 +186,10 @@ class Draws:
         like = {n: torch.empty(shape, dtype=getattr(torch, kind)) for n, kind, shape in self.like}
         trained = {n: t for n, t in like.items() if n not in buffers}
         precision = _precision_of(belief, _columns_in(belief, beside))
-        joint = Gaussian(slots_of(trained), _shift_of(belief, precision), precision)
+        shift = belief.get("shift")
+        if shift is None:  # Λ_S μ_S of a mean that was weighed by variance
+            shift = precision.times(centre(belief[WEIGHED], belief[WEIGHT]))
+        joint = Gaussian(slots_of(trained), shift, precision)
         if self.prior:
             joint = joint - isotropic(trained, 1 / self.prior) * (self.members - 1)
         said = f"the product of {self.members} posteriors has" if self.members > 1 else "this posterior has"
@@ -228,13 +228,6 @@ def _precision_of(natural: Belief, columns: Sequence[Tensor]) -> Precision:
     kept = [W[:, W.abs().amax(dim=0) > 0] for W in columns]
     factors = tuple(Factor(W, -1.0) for W in kept if W.shape[1])
     return Precision(natural["diagonal"], factors, natural.get("dense"))
-
-
-def _shift_of(natural: Belief, precision: Precision) -> Tensor:
-    """η_S, or Λ_S μ_S for a mean that was weighed by variance."""
-    if WEIGHT not in natural:
-        return natural["shift"]
-    return precision.times(centre(natural[WEIGHED], natural[WEIGHT]))
 
 
 def _columns_in(belief: Belief, beside: Mapping[str, Belief]) -> list[Tensor]:

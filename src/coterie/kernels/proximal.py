@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from coterie.core.belief import Belief
-from coterie.core.charge import Charge
 from coterie.core.errors import BadInput
 from coterie.core.kernel import KERNELS, Carry, Tick, Trainer
 from coterie.core.learner import Batch, Learner, with_term
 from coterie.core.options import bounded, check_options
-from coterie.kernels.around import Around, charges_of
+from coterie.kernels.around import AsCostly
 from coterie.kernels.sgd import SGD
 
 ANCHOR = "anchor"
@@ -28,7 +27,7 @@ ANCHOR = "anchor"
 
 @KERNELS.register("proximal")
 @dataclass(frozen=True)
-class Proximal(Around):
+class Proximal(AsCostly):
     """The same work, pulled towards an anchor."""
 
     inner: Trainer = SGD()
@@ -38,9 +37,6 @@ class Proximal(Around):
 
     def __post_init__(self) -> None:
         check_options(self)
-
-    def charges(self, samples: int) -> tuple[Charge, ...] | None:
-        return charges_of(self.inner, samples)
 
     def start(self, belief: Belief, memory: Belief, beside: Mapping[str, Belief]) -> Carry:
         if ANCHOR not in beside:

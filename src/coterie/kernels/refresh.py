@@ -14,11 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from coterie.core.belief import Belief
-from coterie.core.kernel import KERNELS, Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
+from coterie.core.kernel import KERNELS
 from coterie.core.options import bounded, check_options
-from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from coterie.core.client import Task
 from coterie.core.groups import Groups, part_numbers
-from coterie.core.kernel import KERNELS, Part, Scorer, apart
-from coterie.kernels.score import Score
+from coterie.core.kernel import KERNELS, Scorer, apart
+from coterie.kernels.score import AroundScorer, Score
 from coterie.metrics.survival import excess
 
 USUAL = Score("train", ("loss", "samples"))
@@ -27,15 +27,11 @@ USUAL = Score("train", ("loss", "samples"))
 
 @KERNELS.register("relative")
 @dataclass(frozen=True)
-class Relative:
+class Relative(AroundScorer):
     """The loss of a survival by event, against a model that knows nothing."""
 
     inner: Scorer = USUAL
     """Says on which rows, and takes means over them."""
-
-    @property
-    def part(self) -> Part | None:
-        return self.inner.part
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups

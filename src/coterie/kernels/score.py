@@ -44,18 +44,12 @@ class Here:
         return {}
 
 
-@KERNELS.register("crowd")
 @dataclass(frozen=True)
-class Crowd:
-    """All beliefs that visit a host predict together, by their average, and that is what is scored.
-
-    What each counts is the number `share` of what it has beside it under that name; without it, all alike.
-    """
+class AroundScorer:
+    """The same figures of the same rows; what differs is in a subclass."""
 
     inner: Scorer = Score()
-    """What measures the average prediction."""
-
-    together: ClassVar[bool] = True
+    """What measures."""
 
     @property
     def part(self) -> Part | None:
@@ -67,23 +61,29 @@ class Crowd:
         return self.inner.measure(task, outputs, losses, y, groups)
 
 
+@KERNELS.register("crowd")
 @dataclass(frozen=True)
-class Beside:
+class Crowd(AroundScorer):
+    """All beliefs that visit a host predict together, by their average, and that is what is scored.
+
+    What each counts is the number `share` of what it has beside it under that name; without it, all alike.
+    """
+
+    together: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Beside(AroundScorer):
     """What the scorer inside measures, and then each metric of one's own on the rows of each client:
     functions, so it has no name to be sent by.
     """
 
-    inner: Scorer
-    metrics: tuple[Metric, ...]
-
-    @property
-    def part(self) -> Part | None:
-        return self.inner.part
+    metrics: tuple[Metric, ...] = ()
 
     def measure(
         self, task: Task, outputs: Tensor, losses: Tensor, y: Tensor, groups: Groups
     ) -> dict[str, Tensor]:
-        figures = self.inner.measure(task, outputs, losses, y, groups)
+        figures = super().measure(task, outputs, losses, y, groups)
         sizes = groups.sizes.tolist()
         rows = list(zip(*(torch.split(t, sizes) for t in (predicted(task, outputs), y)), strict=True))
         for metric in self.metrics:

@@ -22,11 +22,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Belief
-from coterie.core.kernel import WORK, Plan, Tick
-from coterie.core.learner import Learner
-from coterie.core.seeds import Key
-from coterie.kernels.bayes import CollectingWork, check_posterior, normals
+from coterie.core.contract import Belief, Key, Learner, Plan, Tick
+from coterie.core.kernel import WORK
+from coterie.core.options import bounded
+from coterie.kernels.bayes import CollectingWork, normals
 
 
 @WORK.register("sgld")
@@ -36,14 +35,10 @@ class SGLD(CollectingWork):
 
     lr: float = 0.01
     """Learning rate of the drift on the mean loss, at the start of the run."""
-    prior: float = 1.0
+    prior: float = bounded(1.0, "be at least 0 and finite", "try 1")
     """Precision of the Gaussian prior on every trained parameter; 0 for none."""
-    temperature: float = 1.0
+    temperature: float = bounded(1.0, "be at least 0 and finite", "try 1")
     """1 for the posterior, below 1 for a colder one; 0 leaves the noise out."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_posterior(self.prior, self.temperature)
 
     def memories(self) -> tuple[str, ...]:
         return ()

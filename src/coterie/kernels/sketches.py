@@ -36,11 +36,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from coterie.core.charge import Charge
-from coterie.core.client import Task
+from coterie.core.contract import Charge, Key, Part, Task
 from coterie.core.errors import BadInput
-from coterie.core.kernel import KERNELS, Part
-from coterie.core.seeds import Key
+from coterie.core.kernel import KERNELS
 
 LEVELS = torch.arange(1, 20, dtype=torch.float64) / 20  # 5 %, 10 %, ..., 95 %
 BINS = 16

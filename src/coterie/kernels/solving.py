@@ -16,13 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from coterie.core.belief import Belief
 from coterie.core.client import bytes_of
+from coterie.core.contract import Batch, Belief, Carry, Extent, Key, Learner, Plan, Reply, Tick
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.kernel import Carry, Extent, Plan, Reply, Tick
-from coterie.core.learner import Batch, Learner
-from coterie.core.seeds import Key
 from coterie.linear.design import (
     Design,
     design_of,
@@ -38,7 +35,9 @@ _known: OrderedDict[bytes, Any] = OrderedDict()
 
 @dataclass(frozen=True)
 class Solving:
-    """What all of them share; a kernel adds `solve`, and is sent by its name and options like any other."""
+    """What all of them share; a kernel adds `solve` or only measures; it is sent by name and options like
+    any other.
+    """
 
     solves: ClassVar[bool] = True
     """Engines give it one edge at a time: it branches on values."""
@@ -81,7 +80,7 @@ class Solving:
         return why_not_exact(learner)
 
     def solve(self, learner: Learner, belief: Belief, batch: Batch) -> Belief:
-        raise NotImplementedError
+        return belief
 
     def finish(self, carry: Carry) -> Reply:
         return Reply(carry["belief"], carry["memory"], {"loss": carry["loss"], "samples": carry["samples"]})

@@ -72,23 +72,23 @@ class Rowwise:
 
     def at(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
         size = theta.shape[0] * theta.shape[1]
-        parts = (self._some(theta, x[rows], y[rows], mask[:, rows]) for rows in blocks(len(x), size))
-        return functools.reduce(added, parts)  # one after the other, so that two are in memory at most
+        parts = (self._some(theta, x[rows], y[rows], mask[:, rows]) for rows in _blocks(len(x), size))
+        return functools.reduce(_added, parts)  # one after the other, so that two are in memory at most
 
     def _some(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
-        each, residual, weight = getattr(self, f"_{self.kind}")(outputs_of(theta, x, self.outputs), y)
+        each, residual, weight = getattr(self, f"_{self.kind}")(_outputs_of(theta, x, self.outputs), y)
         slope = torch.matmul((residual * mask.unsqueeze(-1)).transpose(1, 2), x)
         return Point((each * mask).sum(1), slope.flatten(1), self._curved(weight, x, mask))
 
     def loss(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         total = theta.new_zeros(len(theta))
-        for rows in blocks(len(x), theta.numel()):
+        for rows in _blocks(len(x), theta.numel()):
             total += (self.losses(theta, x[rows], y[rows]) * mask[:, rows]).sum(1)
         return total
 
     def losses(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """[p, n] of each row."""
-        each: Tensor = getattr(self, f"_{self.kind}")(outputs_of(theta, x, self.outputs), y)[0]
+        each: Tensor = getattr(self, f"_{self.kind}")(_outputs_of(theta, x, self.outputs), y)[0]
         return each
 
     def _curved(self, weight: Tensor, x: Tensor, mask: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class Cox:
         return Point(*(torch.cat(part) for part in zip(*found, strict=True)))
 
     def loss(self, theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
-        order, last, _ = risk_sets(y)
+        order, last, _ = _risk_sets(y)
         eta = (theta @ x.T)[:, order]
         here = mask[:, order]
         sums = torch.where(here > 0, eta, -torch.inf).logcumsumexp(1)[:, last]
@@ -151,7 +151,7 @@ class Cox:
 
     @staticmethod
     def _some(theta: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> Point:
-        order, last, first = risk_sets(y)
+        order, last, first = _risk_sets(y)
         x, mask, seen = x[order], mask[:, order], (y[order] > 0)
         eta = theta @ x.T
         top = eta.amax(1, keepdim=True)
@@ -167,7 +167,7 @@ class Cox:
         return Point(loss, slope, whole - (means * event.unsqueeze(2)).transpose(1, 2) @ means)
 
 
-def risk_sets(y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _risk_sets(y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Rows in the order of falling times; of each, the last and the first place of its tie in that order."""
     time = y.abs()
     order = time.argsort(descending=True, stable=True)
@@ -175,17 +175,17 @@ def risk_sets(y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return order, torch.searchsorted(falling, falling, right=True) - 1, torch.searchsorted(falling, falling)
 
 
-def added(one: Point, other: Point) -> Point:
+def _added(one: Point, other: Point) -> Point:
     """Of some rows and of others."""
     return Point(*(a + b for a, b in zip(one, other, strict=True)))
 
 
-def outputs_of(theta: Tensor, x: Tensor, outputs: int) -> Tensor:
+def _outputs_of(theta: Tensor, x: Tensor, outputs: int) -> Tensor:
     """η [p, n, k] of coefficients [p, k·d]."""
     return torch.einsum("nd,pkd->pnk", x, theta.view(len(theta), outputs, x.shape[1]))
 
 
-def blocks(rows: int, each: int) -> Iterator[slice]:
+def _blocks(rows: int, each: int) -> Iterator[slice]:
     """Stretches of rows such that no operation on one is too large."""
     size = max(1, AT_ONCE // max(1, each))
     for first in range(0, max(1, rows), size):

@@ -41,65 +41,49 @@ def minimise(
     [p, q] or 0, with a `tilt` [p, q] added to the slope if there is one; from a start [p, q]. NaN where rows
     are: such a problem has no minimum, and its start would be mistaken for one.
     """
-    with torch.inference_mode():  # a third quicker: there are many small operations, and no gradients
-        found = descended(family, x, y, mask, penalty, start, towards, tilt, check, enough)
-    return found.clone()
+    # a third quicker: there are many small operations, and no gradients
+    with torch.inference_mode():
+        centre = torch.zeros_like(start) if towards is None else towards
+        lean = torch.zeros_like(start) if tilt is None else tilt
 
+        def around(theta: Tensor, some: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            """F, its slope and its curvature."""
+            held = (mask, penalty, centre, lean)
+            rows, hold, middle, tilts = held if len(some) == len(start) else (t[some] for t in held)
+            point, gap = family.at(theta, x, y, rows), theta - middle
+            pulled = hold * gap
+            value = point.loss + (pulled * gap / 2 + tilts * theta).sum(1)
+            return value, point.slope + pulled + tilts, point.curvature + torch.diag_embed(hold)
 
-def descended(
-    family: Family,
-    x: Tensor,
-    y: Tensor,
-    mask: Tensor,
-    penalty: Tensor,
-    start: Tensor,
-    towards: Tensor | None,
-    tilt: Tensor | None,
-    check: Callable[[], None],
-    enough: float,
-) -> Tensor:
-    """The loop of `minimise`."""
-    centre = torch.zeros_like(start) if towards is None else towards
-    lean = torch.zeros_like(start) if tilt is None else tilt
-
-    def around(theta: Tensor, some: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """F, its slope and its curvature."""
-        held = (mask, penalty, centre, lean)
-        rows, hold, middle, tilts = held if len(some) == len(start) else (t[some] for t in held)
-        point, gap = family.at(theta, x, y, rows), theta - middle
-        pulled = hold * gap
-        value = point.loss + (pulled * gap / 2 + tilts * theta).sum(1)
-        return value, point.slope + pulled + tilts, point.curvature + torch.diag_embed(hold)
-
-    result, going, here = start.clone(), torch.arange(len(start)), start.clone()
-    value, slope, curvature = around(here, going)
-    result[value.isnan()] = torch.nan
-    for _ in range(STEPS):
-        check()
-        step = solved(curvature, slope)
-        decrement = (slope * step).sum(1)
-        far = decrement > enough * (1 + value.abs())
-        if not far.all():
-            going, here, value, step, decrement = (t[far] for t in (going, here, value, step, decrement))
-        if not len(going):
-            break
-        there = here - step
-        after, slope, curvature = around(there, going)
-        size = 1.0
-        while size > 2.0**-HALVINGS:
-            short = ~(after <= value - 1e-4 * size * decrement + 1e-12 * (1 + value.abs()))
-            if not short.any():
+        result, going, here = start.clone(), torch.arange(len(start)), start.clone()
+        value, slope, curvature = around(here, going)
+        result[value.isnan()] = torch.nan
+        for _ in range(STEPS):
+            check()
+            step = _solved(curvature, slope)
+            decrement = (slope * step).sum(1)
+            far = decrement > enough * (1 + value.abs())
+            if not far.all():
+                going, here, value, step, decrement = (t[far] for t in (going, here, value, step, decrement))
+            if not len(going):
                 break
-            size /= 2
-            there[short] = here[short] - size * step[short]
-            after[short], slope[short], curvature[short] = around(there[short], going[short])
-        else:  # no step lowers it any more: as far as numbers go, these are there
-            there[short] = here[short]
-        result[going], here, value = there, there, after
-    return result
+            there = here - step
+            after, slope, curvature = around(there, going)
+            size = 1.0
+            while size > 2.0**-HALVINGS:
+                short = ~(after <= value - 1e-4 * size * decrement + 1e-12 * (1 + value.abs()))
+                if not short.any():
+                    break
+                size /= 2
+                there[short] = here[short] - size * step[short]
+                after[short], slope[short], curvature[short] = around(there[short], going[short])
+            else:  # no step lowers it any more: as far as numbers go, these are there
+                there[short] = here[short]
+            result[going], here, value = there, there, after
+    return result.clone()
 
 
-def solved(matrix: Tensor, right: Tensor) -> Tensor:
+def _solved(matrix: Tensor, right: Tensor) -> Tensor:
     """matrix^{-1} right [p, q] of symmetric positive matrices, lifted a little where they are not."""
     factor, wrong = torch.linalg.cholesky_ex(matrix)
     if wrong.any():

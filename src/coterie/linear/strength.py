@@ -55,12 +55,12 @@ class Strength(NamedTuple):
     losses: dict[float, float]
 
 
-def penalties(design: Design, strengths: Tensor, mask: Tensor) -> Tensor:
+def _penalties(design: Design, strengths: Tensor, mask: Tensor) -> Tensor:
     """[p, q] of strengths [p] on the rows of a mask [p, n]: slopes are held, intercepts hardly."""
     hold = strengths.unsqueeze(1).expand(-1, len(design.slopes))
     if not design.family.intercept:
         return hold
-    if in_closed_form(design):
+    if _in_closed_form(design):
         return torch.where(design.slopes, hold, 0.0)
     classes = torch.arange(design.family.outputs) if design.family.outputs > 1 else torch.ones(1)
     counts = mask @ (design.u.unsqueeze(1) == classes).double()
@@ -81,7 +81,7 @@ def narrowed(design: Design) -> tuple[Design, Tensor | None]:
     return replace(design, z=torch.cat([left * sizes, design.z[:, d:]], 1)), right.T
 
 
-def widened(design: Design, directions: Tensor | None, theta: Tensor) -> Tensor:
+def _widened(design: Design, directions: Tensor | None, theta: Tensor) -> Tensor:
     """[p, q] for the design's own columns, of coefficients along directions [d, r] of them."""
     if directions is None:
         return theta
@@ -99,10 +99,10 @@ def fitted(
     """θ [p, q] of each strength [p] on the rows of its mask [p, n]."""
     small, directions = narrowed(design)
     first = torch.zeros(len(strengths), len(small.slopes), dtype=torch.float64)
-    return widened(design, directions, fitted_from(small, strengths, mask, first, check))
+    return _widened(design, directions, _fitted_from(small, strengths, mask, first, check))
 
 
-def fitted_from(
+def _fitted_from(
     design: Design,
     strengths: Tensor,
     mask: Tensor,
@@ -111,7 +111,7 @@ def fitted_from(
     enough: float = EXACT,
 ) -> Tensor:
     """The same from a start [p, q], by columns as they are."""
-    hold = penalties(design, strengths, mask)
+    hold = _penalties(design, strengths, mask)
     return minimise(design.family, design.z, design.u, mask, hold, start, check=check, enough=enough)
 
 
@@ -121,22 +121,21 @@ def chosen_strength(
     """By cross-validation over the rows of a design; `unit` [n] says which are about one patient."""
     if len(design.z) > MANY:
         design, unit = some_rows(design, unit, seed)
-    folds = dealt(design.u.numpy(), unit, seed, CLOSED if in_closed_form(design) else FOLDS)
-    if folds is None:
+    closed, held_out = _in_closed_form(design), _held_out(design, unit, seed)
+    if held_out is None:
         return Strength(STRENGTHS[-1], {})
-    kept, (design, _) = masks_of(folds), narrowed(design)
+    (kept, dealings), (design, _) = held_out, narrowed(design)
     theta = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
     losses, best = dict[float, Tensor](), STRENGTHS[-1]
     at_once = max(1, AT_ONCE // max(1, design.z.numel() * design.family.outputs))
-    closed = in_closed_form(design)
     for strength in reversed(STRENGTHS):  # each from where the one before ended
         found = list[Tensor]()
         for first in range(0, len(kept), at_once):
             some = slice(first, first + at_once)
             strengths = torch.full((len(kept[some]),), strength, dtype=torch.float64)
-            theta[some] = fitted_from(design, strengths, kept[some], theta[some], check, ROUGHLY)
-            found.append(held_out_losses(design, theta[some], kept[some]))
-        losses[strength] = torch.stack(found).sum(0) / len(folds)
+            theta[some] = _fitted_from(design, strengths, kept[some], theta[some], check, ROUGHLY)
+            found.append(_held_out_losses(design, theta[some], kept[some]))
+        losses[strength] = torch.stack(found).sum(0) / dealings
         if float(losses[strength].mean()) < float(losses[best].mean()):  # of equals the stronger
             best = strength
         if not closed and sum(s < best for s in losses) >= ENOUGH:
@@ -147,7 +146,7 @@ def chosen_strength(
     return Strength(chosen, {s: float(each.mean()) for s, each in losses.items()})
 
 
-def in_closed_form(design: Design) -> bool:
+def _in_closed_form(design: Design) -> bool:
     """Whether one step of Newton's is the optimum."""
     return isinstance(design.family, Rowwise) and design.family.kind == "gaussian"
 
@@ -163,35 +162,40 @@ def cross_losses(
     """[n] what rows lose while they are held out, by a model that is held [q] towards coefficients [q]; None
     where there are too few rows to hold any out.
     """
-    folds = dealt(design.u.numpy(), unit, seed, CLOSED if in_closed_form(design) else FOLDS)
-    if folds is None:
+    held_out = _held_out(design, unit, seed)
+    if held_out is None:
         return None
-    kept = masks_of(folds)
+    kept, dealings = held_out
     many = len(kept)
     centre = towards.expand(many, -1)
     rows, held = (design.family, design.z, design.u, kept), hold.expand(many, -1)
     theta = minimise(*rows, held, centre, centre, check=check, enough=ROUGHLY)
-    return held_out_losses(design, theta, kept) / len(folds)
+    return _held_out_losses(design, theta, kept) / dealings
 
 
 def own_losses(
     design: Design, strength: float, unit: np.ndarray | None, seed: int, check: Callable[[], None]
 ) -> Tensor | None:
     """The same by a model of one's own, of one strength."""
-    folds = dealt(design.u.numpy(), unit, seed, CLOSED if in_closed_form(design) else FOLDS)
-    if folds is None:
+    held_out = _held_out(design, unit, seed)
+    if held_out is None:
         return None
-    kept, (design, _) = masks_of(folds), narrowed(design)
+    (kept, dealings), (design, _) = held_out, narrowed(design)
     start = torch.zeros(len(kept), len(design.slopes), dtype=torch.float64)
     strengths = torch.full((len(kept),), strength, dtype=torch.float64)
-    theta = fitted_from(design, strengths, kept, start, check, ROUGHLY)
-    return held_out_losses(design, theta, kept) / len(folds)
+    theta = _fitted_from(design, strengths, kept, start, check, ROUGHLY)
+    return _held_out_losses(design, theta, kept) / dealings
 
 
-def masks_of(folds: list[np.ndarray]) -> Tensor:
-    """[fold of each dealing, n] 1 for the rows that are not held out."""
+def _held_out(design: Design, unit: np.ndarray | None, seed: int) -> tuple[Tensor, int] | None:
+    """[fold of each dealing, n] 1 for the rows that are not held out, and how many dealings there are; None
+    where there are too few rows to hold any out.
+    """
+    folds = dealt(design.u.numpy(), unit, seed, CLOSED if _in_closed_form(design) else FOLDS)
+    if folds is None:
+        return None
     each = [torch.stack([f != i for i in range(int(f.max()) + 1)]) for f in map(torch.from_numpy, folds)]
-    return torch.cat(each).double()
+    return torch.cat(each).double(), len(folds)
 
 
 def not_worse(more: Tensor, unit: np.ndarray | None, errors: float = 1.0) -> bool:
@@ -205,7 +209,7 @@ def not_worse(more: Tensor, unit: np.ndarray | None, errors: float = 1.0) -> boo
     return bool(more.mean() <= errors * more.std() / math.sqrt(len(more)))
 
 
-def held_out_losses(design: Design, theta: Tensor, kept: Tensor) -> Tensor:
+def _held_out_losses(design: Design, theta: Tensor, kept: Tensor) -> Tensor:
     """[n] what rows lose where they do not count, over problems; of Cox's model, whose rows have no losses of
     their own, a fold's loss is spread over its rows.
     """

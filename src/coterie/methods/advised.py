@@ -30,17 +30,15 @@ from typing import Any, ClassVar, get_type_hints
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadData, BadInput, Gathered, shown
 from coterie.core.facts import ALL, kernel_fact
-from coterie.core.held import Held, together
-from coterie.core.kernel import WORK, Kernel, Trainer
-from coterie.core.method import METHODS, NOBODYS, Info, Method, Models, Reveals, asking, common, paced
-from coterie.core.net import Beside, Net, Replies
+from coterie.core.held import together
+from coterie.core.kernel import WORK, Kernel
+from coterie.core.method import METHODS, NOBODYS, Method, asking, common, paced
+from coterie.core.net import Beside
 from coterie.core.options import coerced, options_of, read_pairs
 from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.natural import AUTO, natural_work, with_local
 from coterie.kernels.sgd import SGD
 from coterie.methods.baselines import NOTHING
@@ -181,7 +179,7 @@ class Advised:
                 "advised has not tried anything yet: run it by 'coterie run' or coterie.train, or name a "
                 "choice for each client"
             )
-        states = [way.init(start, Apart(net, spec)) for spec, way in self.followed.items()]
+        states = [way.init(start, _Apart(net, spec)) for spec, way in self.followed.items()]
         for spec, way, state in zip(self.followed, self.followed.values(), states, strict=True):
             if way.models(state).crowd is not None:
                 raise BadInput(f"candidate {spec!r} makes several models for a client: leave it out")
@@ -195,7 +193,7 @@ class Advised:
         )
         after = list[Any]()
         for spec, way, now in zip(self.followed, self.followed.values(), _states_in(state), strict=True):
-            then, info = way.round(now, Apart(net, spec), key)
+            then, info = way.round(now, _Apart(net, spec), key)
             after.append(then)
             mine = self.followers(spec)
             loss[mine] = info.loss[mine]
@@ -253,7 +251,7 @@ def _made(spec: str, local: Trainer, requester: str) -> Method:
 
 
 @dataclass(frozen=True)
-class Apart:
+class _Apart:
     """A net on which several methods work side by side: each has slots of its own at the sites."""
 
     net: Net

@@ -23,15 +23,12 @@ class ErosionCnn:
 
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         channels, height, width = picture("erosion-cnn", inputs, outputs)
-        return seeded(seed, lambda: erosion_cnn(channels, eighth(height) * eighth(width), outputs))
+        # three convolutions with stride 2 and padding 1 halve each side three times, rounding up
+        positions = -(-height // 8) * -(-width // 8)
+        return seeded(seed, lambda: _erosion_cnn(channels, positions, outputs))
 
 
-def eighth(size: int) -> int:
-    """What three convolutions with stride 2 and padding 1 leave: halved three times, rounding up."""
-    return -(-size // 8)
-
-
-def erosion_cnn(channels: int, positions: int, outputs: int) -> nn.Module:
+def _erosion_cnn(channels: int, positions: int, outputs: int) -> nn.Module:
     return nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(channels, 32, 3, stride=2, padding=1),

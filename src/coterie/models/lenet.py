@@ -31,8 +31,8 @@ class LeNet5:
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         channels, height, width = picture("lenet5", inputs, outputs, SMALLEST)
         padding = 2 if min(height, width) < 32 else 0
-        positions = left_over(height, padding) * left_over(width, padding)
-        return seeded(seed, lambda: lenet(channels, positions, outputs, padding, hidden=(120, 84)))
+        positions = _left_over(height, padding) * _left_over(width, padding)
+        return seeded(seed, lambda: _lenet(channels, positions, outputs, padding, hidden=(120, 84)))
 
 
 @MODELS.register("lenet5-small")
@@ -42,16 +42,16 @@ class LeNet5Small:
 
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         channels, height, width = picture("lenet5-small", inputs, outputs, SMALLEST_UNPADDED)
-        positions = left_over(height, 0) * left_over(width, 0)
-        return seeded(seed, lambda: lenet(channels, positions, outputs, 0, hidden=()))
+        positions = _left_over(height, 0) * _left_over(width, 0)
+        return seeded(seed, lambda: _lenet(channels, positions, outputs, 0, hidden=()))
 
 
-def left_over(size: int, padding: int) -> int:
+def _left_over(size: int, padding: int) -> int:
     """What two rounds of convolution 5x5 and pooling 2x2 leave of a side; only the first is padded."""
     return ((size + 2 * padding - 4) // 2 - 4) // 2
 
 
-def lenet(channels: int, positions: int, outputs: int, padding: int, hidden: tuple[int, ...]) -> nn.Module:
+def _lenet(channels: int, positions: int, outputs: int, padding: int, hidden: tuple[int, ...]) -> nn.Module:
     # pooling before the rectifier: the same numbers to the bit, gradients too, with a quarter of its work
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=nn.Conv2d(channels, 6, 5, padding=padding),

@@ -36,18 +36,18 @@ class PensCnn:
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         channels, height, width = picture("pens-cnn", inputs, outputs, SMALLEST)
         return seeded(
-            seed, lambda: pens_cnn(channels, left_over(height) * left_over(width), outputs, self.width)
+            seed, lambda: _pens_cnn(channels, _left_over(height) * _left_over(width), outputs, self.width)
         )
 
 
-def left_over(size: int) -> int:
+def _left_over(size: int) -> int:
     """What three rounds of convolution 3x3 and pooling 2x2 leave of a side."""
     for _ in range(3):
         size = (size - 2) // 2
     return size
 
 
-def pens_cnn(channels: int, positions: int, outputs: int, width: int = 32) -> nn.Module:
+def _pens_cnn(channels: int, positions: int, outputs: int, width: int = 32) -> nn.Module:
     # pooling before the rectifier: the same numbers to the bit, gradients too, with a quarter of its work
     return nn.Sequential(
         OrderedDict(

@@ -49,23 +49,23 @@ class ResNet18:
 
     def build(self, inputs: tuple[int, ...], outputs: int, seed: int) -> nn.Module:
         channels, _, _ = picture("resnet18", inputs, outputs, SMALLEST)
-        return seeded(seed, lambda: resnet18(channels, outputs, self.width, self.norm))
+        return seeded(seed, lambda: _resnet18(channels, outputs, self.width, self.norm))
 
 
-class Block(nn.Module):
+class _Block(nn.Module):
     """Two 3x3 convolutions and a shortcut, which is a 1x1 convolution where the shape changes."""
 
     def __init__(self, channels: int, made: int, stride: int, norm: Norm) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels, made, 3, stride, padding=1, bias=False)
-        self.norm1 = normaliser(norm, made)
+        self.norm1 = _normaliser(norm, made)
         self.conv2 = nn.Conv2d(made, made, 3, padding=1, bias=False)
-        self.norm2 = normaliser(norm, made)
+        self.norm2 = _normaliser(norm, made)
         self.shortcut: nn.Module = nn.Identity()
         if stride > 1 or channels != made:
             self.shortcut = nn.Sequential(
                 OrderedDict(
-                    conv=nn.Conv2d(channels, made, 1, stride, bias=False), norm=normaliser(norm, made)
+                    conv=nn.Conv2d(channels, made, 1, stride, bias=False), norm=_normaliser(norm, made)
                 )
             )
 
@@ -74,23 +74,23 @@ class Block(nn.Module):
         return torch.relu(inner + self.shortcut(x))
 
 
-def normaliser(norm: Norm, channels: int) -> nn.Module:
+def _normaliser(norm: Norm, channels: int) -> nn.Module:
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     return nn.GroupNorm(channels // math.gcd(channels, GROUP), channels)
 
 
-def resnet18(channels: int, outputs: int, width: int, norm: Norm) -> nn.Module:
+def _resnet18(channels: int, outputs: int, width: int, norm: Norm) -> nn.Module:
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv=nn.Conv2d(channels, width, 3, padding=1, bias=False),
-        norm=normaliser(norm, width),
+        norm=_normaliser(norm, width),
         relu=nn.ReLU(),
     )
     before = width
     for stage in range(4):
         made = width * 2**stage
         layers[f"stage{stage + 1}"] = nn.Sequential(
-            Block(before, made, 1 if stage == 0 else 2, norm), Block(made, made, 1, norm)
+            _Block(before, made, 1 if stage == 0 else 2, norm), _Block(made, made, 1, norm)
         )
         before = made
     layers["mean"] = nn.AdaptiveAvgPool2d(1)

@@ -63,19 +63,19 @@ def wbayavg(
     samples: int,
     key: Key,
 ) -> Tensor:
-    weights = shares(posteriors, sizes)
+    weights = _shares(posteriors, sizes)
     each = [predict(outputs, p, x, samples, key.at("client", i)) for i, p in enumerate(posteriors)]
     return torch.einsum("i,inc->nc", weights, torch.stack(each))
 
 
 def average_model(posteriors: Sequence[Gaussian], sizes: Sizes) -> Belief:
     """Σ_i w_i μ_i."""
-    weights, slots = shares(posteriors, sizes), posteriors[0].slots
+    weights, slots = _shares(posteriors, sizes), posteriors[0].slots
     means = torch.stack([flat(slots, mean(p)) for p in posteriors])
     return tree(slots, weights @ means)
 
 
-def shares(posteriors: Sequence[Gaussian], sizes: Sizes) -> Tensor:
+def _shares(posteriors: Sequence[Gaussian], sizes: Sizes) -> Tensor:
     """w_i = n_i / Σ_j n_j: [client], adding up to 1."""
     if not posteriors:
         raise BadInput("an average of 0 posteriors: give at least 1")

@@ -24,7 +24,7 @@ def refuse_other_meaning(known: Saved, new: Saved) -> None:
     """Refuses a posterior of other columns, units, classes or kinds of scale than a member's."""
     if known.features != new.features:
         raise BadInput(
-            f"posteriors of different columns: {differing(known, new)}: join those that were trained on the "
+            f"posteriors of different columns: {_differing(known, new)}: join those that were trained on the "
             "same columns in the same order"
         )
     if known.classes != new.classes:
@@ -33,14 +33,14 @@ def refuse_other_meaning(known: Saved, new: Saved) -> None:
             f"posteriors of different classes: {' and '.join(named)}: join those with the same classes in "
             "the same order"
         )
-    scales = {s.client: taken_as_they_are(s) for s in (known, new)}
+    scales = {s.client: _taken_as_they_are(s) for s in (known, new)}
     if set(scales.values()) == {True, False}:
         plain, scaled = sorted(scales, key=lambda client: not scales[client])
         raise BadInput(
             f"posteriors on different scales: {plain!r} takes numbers as they are, {scaled!r} scales them: "
             "prepare both alike"
         )
-    mine, others = parts_of(known), parts_of(new)
+    mine, others = _parts_of(known), _parts_of(new)
     for name in (n for n in mine if n in others):
         a, b = mine[name].column, others[name].column
         if a.kind != b.kind:
@@ -55,7 +55,7 @@ def refuse_other_meaning(known: Saved, new: Saved) -> None:
             )
 
 
-def taken_as_they_are(saved: Saved) -> bool | None:
+def _taken_as_they_are(saved: Saved) -> bool | None:
     """Whether a client takes all numbers as they are; None where it has no columns of numbers with names."""
     if saved.preparation is None:
         return True if saved.features else None
@@ -63,7 +63,7 @@ def taken_as_they_are(saved: Saved) -> bool | None:
     return all((c.center, c.spread) == (0.0, 1.0) for c in columns) if columns else None
 
 
-def differing(known: Saved, new: Saved) -> str:
+def _differing(known: Saved, new: Saved) -> str:
     """Where two lists of inputs part, in a few words."""
     for one, other in ((known, new), (new, known)):
         if not one.features:
@@ -77,7 +77,7 @@ def differing(known: Saved, new: Saved) -> str:
     )
 
 
-def parts_of(saved: Saved) -> dict[str, Part]:
+def _parts_of(saved: Saved) -> dict[str, Part]:
     return {} if saved.preparation is None else {p.column.name: p for p in saved.preparation.parts}
 
 
@@ -85,7 +85,7 @@ def own_scales(members: Iterable[Saved]) -> list[str]:
     """Columns that members scale by different numbers."""
     found: dict[str, set[tuple[float, float]]] = {}
     for saved in members:
-        for name, part in parts_of(saved).items():
+        for name, part in _parts_of(saved).items():
             if part.column.scaled and part.read:
                 found.setdefault(name, set()).add((part.column.center, part.column.spread))
     return [name for name, scales in found.items() if len(scales) > 1]

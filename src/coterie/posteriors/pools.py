@@ -79,7 +79,7 @@ def join(pool: SavedPool, *new: Saved) -> SavedPool:
     for saved in new:
         if saved.client in members:
             raise BadInput(f"client {saved.client!r} is in the pool already: update it")
-        same_network(members, saved)
+        _same_network(members, saved)
         members[saved.client] = saved
         share = saved.posterior if pool.prior is None else saved.posterior - pool.prior
         total = share if total is None else total + share
@@ -91,7 +91,7 @@ def join(pool: SavedPool, *new: Saved) -> SavedPool:
 
 def renew(pool: SavedPool, new: Saved) -> SavedPool:
     """One client's new posterior for its old one."""
-    same_network(pool.members, new)
+    _same_network(pool.members, new)
     after = online.update(pool.pool, new.client, new.posterior)
     return SavedPool(after.total, {**pool.members, new.client: new}, pool.prior)
 
@@ -182,7 +182,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def same_network(members: Mapping[str, Saved], new: Saved) -> None:
+def _same_network(members: Mapping[str, Saved], new: Saved) -> None:
     """Refuses what has other weights than the members, or the same ones of other inputs or networks."""
     for first in list(members.values())[:1]:
         same_model(first.posterior.slots, new.posterior.slots)

@@ -14,7 +14,7 @@ the small symmetric R S Rᵀ = V diag(m) Vᵀ, S the scales of the columns,
     log|Λ| = Σ log a + Σ log(1 + m)
 
 which is the Woodbury identity in a form that also samples (H z) and shows at once whether Λ is positive
-definite (a > 0 and 1 + m > 0). With P, Λ = L Lᵀ by Cholesky and H = L^(-T). H is `Root`.
+definite (a > 0 and 1 + m > 0). With P, Λ = L Lᵀ by Cholesky and H = L^(-T). H is `Precision.root`.
 
 Deviation: beside factors, an a that is not above 0 is refused even where positive factors would make Λ
 positive definite. Such factors come only from dividing by a low-rank Gaussian that was not multiplied before.
@@ -49,7 +49,7 @@ class Indefinite(ArithmeticError):
         self.index, self.value = index, value
 
 
-class Root(Protocol):
+class _Root(Protocol):
     """H with H Hᵀ = Λ⁻¹. Vectors are rows: [..., parameter]."""
 
     @property
@@ -86,11 +86,11 @@ class Precision:
 
     def __add__(self, other: Precision) -> Precision:
         parts = [p for p in (self.dense, other.dense) if p is not None]
-        factors = collected([*self.factors, *other.factors])
+        factors = _collected([*self.factors, *other.factors])
         return Precision(self.diagonal + other.diagonal, factors, sum(parts[1:], parts[0]) if parts else None)
 
     def __mul__(self, weight: float) -> Precision:
-        factors = collected([Factor(f.columns, weight * f.scale) for f in self.factors])
+        factors = _collected([Factor(f.columns, weight * f.scale) for f in self.factors])
         return Precision(weight * self.diagonal, factors, None if self.dense is None else weight * self.dense)
 
     def entries(self) -> Tensor:
@@ -112,15 +112,15 @@ class Precision:
         return self.root.times(self.root.transposed_times(v))
 
     @cached_property
-    def root(self) -> Root:
+    def root(self) -> _Root:
         """H; `Indefinite` if there is none."""
         if self.dense is not None:
-            return Triangle.of(self.times(torch.eye(len(self.diagonal), dtype=torch.float64)))
-        return Scaled.of(self.diagonal, self.factors)
+            return _Triangle.of(self.times(torch.eye(len(self.diagonal), dtype=torch.float64)))
+        return _Scaled.of(self.diagonal, self.factors)
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class _Scaled:
     """H = diag(scale) (I + E diag(gain) Eᵀ): [parameter], [parameter, column], [column]."""
 
     scale: Tensor
@@ -128,7 +128,7 @@ class Scaled:
     gain: Tensor
 
     @classmethod
-    def of(cls, a: Tensor, factors: Sequence[Factor]) -> Scaled:
+    def of(cls, a: Tensor, factors: Sequence[Factor]) -> _Scaled:
         worst = int(a.argmin())
         if not a[worst] > 0:
             raise Indefinite(worst, float(a[worst]))
@@ -162,13 +162,13 @@ class Scaled:
 
 
 @dataclass(frozen=True, eq=False)
-class Triangle:
+class _Triangle:
     """H = L^(-T): [parameter, parameter]."""
 
     L: Tensor
 
     @classmethod
-    def of(cls, matrix: Tensor) -> Triangle:
+    def of(cls, matrix: Tensor) -> _Triangle:
         L, failed = torch.linalg.cholesky_ex(matrix)
         if failed:
             values, vectors = torch.linalg.eigh(matrix)
@@ -203,7 +203,7 @@ def inverse_of_low_rank(d: Tensor, F: Tensor) -> Precision:
     return Precision(1 / d, (Factor(scale * U * (s / (1 + s.square()).sqrt()), -1.0),))
 
 
-def collected(factors: Sequence[Factor]) -> tuple[Factor, ...]:
+def _collected(factors: Sequence[Factor]) -> tuple[Factor, ...]:
     """The scales of equal columns added up; what then has scale 0 is gone."""
     out: list[Factor] = []
     for f in factors:

@@ -46,7 +46,7 @@ class MinimumDiameter(Rule):
 
 def tightest(D: Tensor, many: int) -> Tensor:
     """The numbers of so many replies of least diameter, by squared distances [reply, reply]."""
-    subsets = subsets_of(len(D), many)
+    subsets = _subsets(len(D), many)
     widths = torch.cat(
         [
             D[some.unsqueeze(2), some.unsqueeze(1)].amax(dim=(1, 2))
@@ -57,6 +57,6 @@ def tightest(D: Tensor, many: int) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def subsets_of(n: int, many: int) -> Tensor:
+def _subsets(n: int, many: int) -> Tensor:
     """[subset, many] in the order of their numbers."""
     return torch.tensor(list(itertools.combinations(range(n), many)))

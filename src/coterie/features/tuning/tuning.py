@@ -295,7 +295,7 @@ def _ready(tuning: Tuning, command: str | None, builder: Builder) -> _Bench:
         _check_ends(tuning, spec, whole)
     metric = headline(whole.roster.task) if tuning.metric == "auto" else tuning.metric
     folds = folds_of(whole, tuning.folds, experiment.key)
-    first = _fold_experiment(settings, folds[0], experiment.method)
+    first = fold_experiment(settings, folds[0], experiment.method)
     experiment.net.close()
     known = measured_by(first)
     if metric not in known:
@@ -340,7 +340,7 @@ def _attempt(
             return replace(trial, number=number)
 
     def score(i: int) -> float:
-        experiment = _fold_experiment(tuning.way(spec, options), bench.folds[i], method)
+        experiment = fold_experiment(tuning.way(spec, options), bench.folds[i], method)
         return validate(experiment, bench.metric, lambda record: tell(i * rounds + record.done))
 
     try:
@@ -357,7 +357,7 @@ def _made(settings: Settings, setup: Setup) -> Method:
     return method
 
 
-def _fold_experiment(settings: Settings, fold: Setup, method: Method) -> Experiment:
+def fold_experiment(settings: Settings, fold: Setup, method: Method) -> Experiment:
     """A run of these settings on what a fold leaves to train on, scored after its last round."""
     settings = replace(settings, evaluate=settings.rounds)
     connector, engine = settings.made("net"), settings.made("engine")

@@ -18,15 +18,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, loss_by_reply, true_clusters
-from coterie.core.net import Net, settle, to_own
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, first_of, loss_by_reply, true_clusters
+from coterie.core.net import settle, to_own
 from coterie.core.options import check_options, chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.sgd import SGD
 
 By = Literal["all", "cluster"]
@@ -81,7 +76,7 @@ class Central:
         if len(beliefs) < m:
             beliefs = beliefs.rows(torch.zeros(m, dtype=torch.int64))
         replies = pool.visit(self.local, beliefs, to_own(m), key)
-        shares = shares_of(sizes, of)
+        shares = _shares_of(sizes, of)
         info = Info(
             weights=shares.expand(n, n) if m == 1 else shares[of],  # one row for thousands costs nothing
             loss=loss_by_reply(replies)[of],
@@ -96,7 +91,7 @@ class Central:
         return Reveals(numbers=(), rows=True)
 
 
-def shares_of(sizes: Tensor, of: Tensor) -> Tensor:
+def _shares_of(sizes: Tensor, of: Tensor) -> Tensor:
     """[group, client] each client's share of the samples in a pool; it is in pool `of` [client]."""
     groups = torch.arange(int(of.max()) + 1).unsqueeze(1)
     parts = (of == groups) * sizes.double()

@@ -14,14 +14,9 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out
-from coterie.core.net import Net, settle, to_own
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, asking, handed_out
+from coterie.core.net import settle, to_own
 from coterie.kernels.constant import Constant
 from coterie.methods.baselines.local import by_oneself
 

@@ -39,16 +39,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import CIRCLE, METHODS, Info, Models, Reveals, first_of, losses_of
+from coterie.core.held import COORDINATOR
+from coterie.core.method import CIRCLE, METHODS, first_of, losses_of
 from coterie.core.net import Distances, Net, Replies
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.clustered.groups import by_client, same_group
@@ -76,7 +72,7 @@ class State:
     longest: float
 
 
-class Parted(NamedTuple):
+class _Parted(NamedTuple):
     """Clusters after those that stalled have parted.
 
     of        [client] the cluster of each
@@ -159,7 +155,7 @@ class CFL:
         )
         return after, self.info(after, replies, shares, now.told, net)
 
-    def parted(self, state: State, replies: Replies, net: Net, key: Key) -> Parted:
+    def parted(self, state: State, replies: Replies, net: Net, key: Key) -> _Parted:
         """Measures the replies of each cluster, and parts those that stall."""
         of, alpha, longest = state.of.clone(), state.alpha.clone(), state.longest
         measured: dict[int, tuple[Tensor, Tensor]] = {}
@@ -185,7 +181,7 @@ class CFL:
                 of[members[sides(members, here, half, state.alpha)]] = len(parents)
                 told["parted"] += [c, len(parents)]
                 parents.append(c)
-        return Parted(of, torch.tensor(parents), alpha, longest, told)
+        return _Parted(of, torch.tensor(parents), alpha, longest, told)
 
     def bounds(self, longest: float) -> tuple[float, float]:
         """ε1 and ε2."""

@@ -35,17 +35,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, handed_out, scatter
+from coterie.core.method import METHODS, check_validation, handed_out, scatter
 from coterie.core.method import loss_by_reply as told_losses
-from coterie.core.net import Net
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.partners import WEIGHTS
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import CHOSEN, Choice
 from coterie.kernels.score import Score

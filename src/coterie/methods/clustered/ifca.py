@@ -34,16 +34,14 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs, Weights
+from coterie.core.belief import Weights
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import CIRCLE, METHODS, Info, Models, Reveals, first_of, losses_of
-from coterie.core.net import SERVER, Net, Replies, from_server
+from coterie.core.held import together
+from coterie.core.method import CIRCLE, METHODS, first_of, losses_of
+from coterie.core.net import SERVER, from_server
 from coterie.core.options import bounded, check_options, chosen
 from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import CHOSEN, Choice
 from coterie.kernels.score import Score
@@ -132,9 +130,8 @@ class IFCA:
             return State(state.beliefs, of), self.info(of, replies, None, net)
         shares = averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         sums = cluster_weights(replies.guests, shares, self.k, self.average, self.least)
-        return State(self.summed(state.beliefs, replies, sums, shares, net), of), self.info(
-            of, replies, sums, net
-        )
+        after = State(self.summed(state.beliefs, replies, sums, shares, net), of)
+        return after, self.info(of, replies, sums, net)
 
     def parted(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         """The first round from one start: everybody trains it, and k different averages are the models."""

@@ -27,16 +27,10 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
-from coterie.core.net import Net
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, handed_out, scatter
+from coterie.core.partners import WEIGHTS
 from coterie.kernels.curvature import ALL, SCALE, Near
 from coterie.kernels.newton import Newton
 from coterie.methods.linear.pooled import of_all
@@ -114,10 +108,5 @@ def _who_learns(state: Common, net: Net) -> Info:
     """A client has its share from its own rows, and the rest from the common mean."""
     info = of_all(state, net)
     own = torch.where(state.there, state.shares, 0.0)
-    return replace(info, weights=_shared_out(info.weights, own, state.there))
-
-
-def _shared_out(weights: Tensor, own: Tensor, there: Tensor) -> Tensor:
-    """(1 - s_k) of everybody's weights, and s_k more of one's own; nothing for who was not there."""
-    mixed = (1 - own).unsqueeze(1) * weights + torch.diag(own)
-    return torch.where(there.unsqueeze(1), mixed, 0.0)
+    mixed = (1 - own).unsqueeze(1) * info.weights + torch.diag(own)
+    return replace(info, weights=torch.where(state.there.unsqueeze(1), mixed, 0.0))

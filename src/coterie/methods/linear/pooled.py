@@ -18,14 +18,9 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals
-from coterie.core.net import Net
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS
+from coterie.core.partners import NOBODY
 from coterie.kernels.newton import Newton
 from coterie.methods.linear.sums import Common, check_linear, first_common, one_more_step
 

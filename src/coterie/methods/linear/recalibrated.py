@@ -15,16 +15,11 @@ from typing import Any, ClassVar, get_type_hints
 
 import torch
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import UnknownName
 from coterie.core.facts import kernel_fact
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
-from coterie.core.net import Net
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import METHODS, handed_out
+from coterie.core.partners import NOBODY
 from coterie.kernels.newton import Newton
 from coterie.kernels.recalibrate import Recalibrate
 from coterie.kernels.ridge import Ridge

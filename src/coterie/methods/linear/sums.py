@@ -16,14 +16,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Key, Net, Replies, Roster, Trainer
 from coterie.core.errors import BadInput, Withdrawn
-from coterie.core.held import Held, hold
-from coterie.core.kernel import Trainer
+from coterie.core.held import hold
 from coterie.core.method import first_of, losses_of, scatter
-from coterie.core.net import SERVER, Beside, Net, Replies, from_server
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.net import SERVER, Beside, from_server
 from coterie.kernels.curvature import (
     BEND,
     CENTRES,

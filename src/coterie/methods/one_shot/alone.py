@@ -17,16 +17,11 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Key, Net, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import called, kernel_fact
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import Reveals
-from coterie.core.net import Net, Replies, settle, to_own
+from coterie.core.net import settle, to_own
 from coterie.core.options import bounded, check_options, chosen
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import innermost, numbers_of, reworked
 from coterie.kernels.bayes import Collecting, Collector, Gather, collects
 from coterie.kernels.posterior import enough

@@ -20,14 +20,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
-from coterie.core.net import Net, Replies, settle
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Replies, Reveals, Roster
+from coterie.core.method import METHODS, first_of, handed_out
+from coterie.core.net import settle
 from coterie.core.options import chosen
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.partners import NOBODY
 from coterie.kernels.around import innermost
 from coterie.kernels.bayes import Collector
 from coterie.kernels.posterior import Draws, Natural, Visited, make_of
@@ -131,12 +128,9 @@ class BayesLocal(Alone):
 
     def models(self, state: State) -> Models:
         n, whose = state.clients, state.whose
-        drawn = (
-            None
-            if state.drawn is None or whose is None
-            else crowds(state.own, state.drawn, whose, self.samples)
-        )
-        found = drawn or Models(state.own, torch.arange(len(state.own)))
+        found = Models(state.own, torch.arange(len(state.own)))
+        if state.drawn is not None and whose is not None:
+            found = crowds(state.own, state.drawn, whose, self.samples)
         if self.by == "client":
             return found
         crowd = None if found.crowd is None else found.crowd.expand(n, -1)

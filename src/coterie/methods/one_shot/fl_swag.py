@@ -36,15 +36,13 @@ import torch
 from torch import Tensor
 
 from coterie.core import belief as tree
-from coterie.core.belief import Belief, Beliefs
+from coterie.core.contract import Belief, Beliefs, Held, Info, Key, Models, Net, Replies, Reveals, Roster
 from coterie.core.errors import BadInput
-from coterie.core.held import Held, together
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, scatter
-from coterie.core.net import Net, Replies, settle
+from coterie.core.held import together
+from coterie.core.method import METHODS, handed_out, scatter
+from coterie.core.net import settle
 from coterie.core.options import bounded, chosen
 from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.posterior import BUFFER, FACTOR, MINE, Draws, Natural, Share, collected, make_of
 from coterie.methods.baselines.local import by_oneself
 from coterie.methods.one_shot.alone import Alone, rank_of

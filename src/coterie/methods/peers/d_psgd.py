@@ -27,13 +27,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.method import METHODS, Info
-from coterie.core.net import Net
+from coterie.core.contract import Beliefs, Info, Key, Net, Partners, Roster
+from coterie.core.method import METHODS
 from coterie.core.options import bounded, chosen
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.partners import WEIGHTS
 from coterie.methods.peers.rounds import Choices, Order, Peers, play
 from coterie.methods.peers.turns import State
 

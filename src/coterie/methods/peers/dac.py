@@ -27,12 +27,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.held import Held
-from coterie.core.method import METHODS, Info, Reveals
-from coterie.core.net import Net
+from coterie.core.contract import Held, Info, Key, Net, Partners, Reveals
+from coterie.core.method import METHODS
 from coterie.core.options import bounded
-from coterie.core.partners import Partners
-from coterie.core.seeds import Key
 from coterie.methods.peers.random import Random
 from coterie.methods.peers.rounds import Choices, Notes, Peers, Shown, play
 from coterie.methods.peers.turns import State, Turns

@@ -19,14 +19,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Info, Key, Net, Partners, Reveals, Roster
 from coterie.core.errors import BadInput
-from coterie.core.method import METHODS, Info, Reveals
-from coterie.core.net import Net
+from coterie.core.method import METHODS
 from coterie.core.options import chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.choice import CHOSEN
 from coterie.methods.peers.picks import check_peers, draw_others, highest
 from coterie.methods.peers.rounds import Choices, Direction, Peers, play

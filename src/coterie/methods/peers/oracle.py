@@ -16,12 +16,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.method import METHODS, Info, true_clusters
-from coterie.core.net import Net
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Info, Key, Net, Partners, Roster
+from coterie.core.method import METHODS, true_clusters
+from coterie.core.partners import WEIGHTS
 from coterie.methods.peers.picks import draw_from
 from coterie.methods.peers.random import Random
 from coterie.methods.peers.rounds import Choices, play

@@ -35,17 +35,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Net, Partners, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import CIRCLE, METHODS, Info
-from coterie.core.net import Net
+from coterie.core.method import CIRCLE, METHODS
 from coterie.core.options import bounded
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import reworked
 from coterie.methods.peers.greedy import Greedy
 from coterie.methods.peers.picks import check_peers, counts, draw_from
@@ -132,11 +126,8 @@ class PENS(Greedy):
     @property
     def paced(self) -> str:
         """Nothing if step 1 has a length of its own."""
-        return (
-            ""
-            if self.rounds_step1
-            else "picks in the first half of its rounds (unless rounds_step1 is given)"
-        )
+        said = "picks in the first half of its rounds (unless rounds_step1 is given)"
+        return "" if self.rounds_step1 else said
 
     def step(self, key: Key) -> int:
         """1 while the history is collected, then 2."""

@@ -10,12 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from coterie.core.belief import Beliefs
-from coterie.core.method import METHODS, Info
-from coterie.core.net import Net
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Info, Key, Net, Partners, Roster
+from coterie.core.method import METHODS
+from coterie.core.partners import WEIGHTS
 from coterie.methods.peers.picks import check_peers, draw_others
 from coterie.methods.peers.rounds import Choices, Peers, play
 from coterie.methods.peers.turns import State

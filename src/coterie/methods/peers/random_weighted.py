@@ -18,14 +18,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Info, Key, Net, Partners, Reveals, Roster
 from coterie.core.errors import BadData
-from coterie.core.method import METHODS, Info, Reveals, check_validation
-from coterie.core.net import Net
+from coterie.core.method import METHODS, check_validation
 from coterie.core.options import chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.methods.peers.picks import alike, draw_others
 from coterie.methods.peers.random import Random
 from coterie.methods.peers.rounds import Choices, Peers, play

@@ -21,7 +21,7 @@ Scores are those of the models before the averaging: of all trained ones, in `tr
 or, in `program`, of the models as they are when the client's turn comes. A pair of model and data is scored
 once in a round.
 
-By default W is the method's own; another `rule` weighs those that it averages with: see `by_rule.py`.
+By default W is the method's own; another `rule` weighs those that it averages with: see `methods/ruled.py`.
 
 Deviations. Whoever is gone keeps its model, is not picked and not averaged with. Whoever has stopped early
 neither trains nor averages, yet serves others. Models go from peer to peer, where they are scored and
@@ -38,58 +38,37 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Part, Reveals, Roster, Scorer, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held, together
-from coterie.core.kernel import Part, Scorer, Trainer
-from coterie.core.method import (
-    Info,
-    Models,
-    Reveals,
-    check_validation,
-    handed_out,
-    loss_by_reply,
-    losses_of,
-    scatter,
-)
+from coterie.core.held import together
+from coterie.core.method import check_validation, handed_out, loss_by_reply, losses_of, scatter
 from coterie.core.net import Net, edges_of, settle, to_own
 from coterie.core.options import bounded, check_options, chosen
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.choice import CHOSEN, Choice
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
-from coterie.methods.peers import stopping
-from coterie.methods.peers.by_rule import MEAN, check_bound, check_rule, ruled
 from coterie.methods.peers.picks import Asked, alike, counts, distinct, last_of
 from coterie.methods.peers.turns import (
     Scores,
     State,
     Turns,
     among,
+    first_watch,
     going_on,
     merits,
     metric_of,
-    nothing_scored,
+    next_watch,
     present,
     put_rows,
-    reached,
 )
+from coterie.methods.ruled import MEAN, check_bound, check_rule, ruled
 from coterie.rules.chain import Liars
 
 Order = Literal["thesis", "trained", "program", "at-once"]
 Direction = Literal["mine-on-theirs", "theirs-on-mine"]
 Notes = Mapping[str, Tensor]
 Shown = tuple[dict[str, Any], dict[str, Tensor]]
-
-
-def pick_all(asked: Sequence[Tensor], merit: Tensor, key: Key) -> list[Tensor]:
-    return list(asked)
-
-
-def weigh_alike(me: int, picked: Tensor, merit: Tensor) -> Tensor:
-    return alike(me, picked, len(merit))
 
 
 class Choices(NamedTuple):
@@ -111,8 +90,8 @@ class Choices(NamedTuple):
     direction: Direction | None = None
     keep: int = 0
     own: Part | None = None
-    pick: Callable[[Sequence[Tensor], Tensor, Key], list[Tensor]] = pick_all
-    weigh: Callable[[int, Tensor, Tensor], Tensor] = weigh_alike
+    pick: Callable[[Sequence[Tensor], Tensor, Key], list[Tensor]] = lambda asked, merit, key: list(asked)
+    weigh: Callable[[int, Tensor, Tensor], Tensor] = lambda me, picked, merit: alike(me, picked, len(merit))
     learn: Callable[[Notes, Turns], Notes] = lambda notes, turns: notes
     show: Callable[[Turns, Notes], Shown] = lambda turns, notes: ({}, {})
     work: Trainer | None = None
@@ -156,7 +135,7 @@ class Peers:
         own = handed_out(start, net)
         if not self.patience:
             return State(own, notes, {})
-        return State(own, notes, stopping.begin(len(net.roster), self.window), own)
+        return State(own, notes, first_watch(len(net.roster), self.window), own)
 
     def models(self, state: State) -> Models:
         return Models(state.beliefs, of=torch.arange(len(state.beliefs)))
@@ -174,7 +153,8 @@ def play(options: Peers, state: State, net: Net, key: Key, choices: Choices) -> 
     n = len(net.roster)
     order = torch.randperm(n, generator=key.at("order").torch()).tolist()
     if key.round < first_averaging(options.order):
-        choices = _by_oneself(choices, n)
+        # everybody trains alone: nobody is asked, scored or averaged with
+        choices = choices._replace(asked=[[] for _ in range(n)], direction=None, own=None)
     turns = PLAYED[options.order](options, state, net, key, choices, order)
     notes = choices.learn(state.notes, turns)
     state = _stopped(options, state, turns, notes, net, key, choices)
@@ -190,7 +170,7 @@ def _all_at_once(
     trained = settle(net, state.beliefs, replies)
     who, acting = replies.hosts, among(replies.hosts, n)
     here = acting | present(net, trained, ~going, key)
-    asked = reached(choices.asked, acting, here)
+    asked = _reached(choices.asked, acting, here)
     scores = _score(net, trained, range(n), asked, who.tolist(), key, choices)
     weights, picked = _chosen(asked, who, here & ~going, scores, key, choices)
     told = None
@@ -210,7 +190,7 @@ def _trained_last(
     n, going = len(net.roster), going_on(state)
     here = present(net, state.beliefs, torch.ones(n, dtype=torch.bool), key)
     acting = here & going
-    asked, who = reached(choices.asked, acting, here), acting.nonzero().flatten()
+    asked, who = _reached(choices.asked, acting, here), acting.nonzero().flatten()
     scores = _score(net, state.beliefs, range(n), asked, who.tolist(), key, choices)
     weights, picked = _chosen(asked, who, here & ~going, scores, key, choices)
     at = torch.tensor([k for k in order if acting[k]], dtype=torch.int64)
@@ -226,9 +206,9 @@ def _one_by_one(
     """Each in turn scores, averages and trains; those after it see its new model."""
     n, going = len(net.roster), going_on(state)
     here = present(net, state.beliefs, torch.ones(n, dtype=torch.bool), key)
-    asked = reached(choices.asked, here & going, here)
+    asked = _reached(choices.asked, here & going, here)
     own = [state.beliefs.rows(torch.tensor([k])) for k in range(n)]
-    scores = nothing_scored(n)
+    scores = _nothing_scored(n)
     weights = torch.diag((here & ~going).double())
     picked: Asked = [[] for _ in range(n)]
     loss = torch.full((n,), math.nan, dtype=torch.float64)
@@ -256,11 +236,13 @@ def first_averaging(order: Order) -> int:
     return 2 if order == "trained" else 1
 
 
-def _by_oneself(choices: Choices, n: int) -> Choices:
-    """The choices of a round in which everybody trains alone: nobody is asked, scored or averaged with."""
-    return choices._replace(
-        asked=[[] for _ in range(n)], direction=None, own=None, pick=pick_all, weigh=weigh_alike
-    )
+def _reached(asked: Asked, active: Tensor, here: Tensor) -> Asked:
+    """Who is away asks nobody and is asked by nobody."""
+    return [[s[here[s]] for s in samplings] if active[k] else [] for k, samplings in enumerate(asked)]
+
+
+def _nothing_scored(n: int) -> Scores:
+    return Scores(torch.full((n, n), math.nan, dtype=torch.float64), "accuracy")
 
 
 def _chosen(
@@ -301,7 +283,7 @@ def _score(
     Row i of the beliefs is the model of client whose[i].
     """
     n, place = len(net.roster), {client: row for row, client in enumerate(whose)}
-    scores, client = nothing_scored(n), torch.tensor(list(whose))
+    scores, client = _nothing_scored(n), torch.tensor(list(whose))
     if choices.direction:
         theirs = choices.direction == "theirs-on-mine"
         by = metric_of(net.roster, by_loss=theirs)
@@ -334,9 +316,8 @@ def _stopped(
     n, updated, by = len(net.roster), turns.here & going_on(state), metric_of(net.roster)
     judge = Score("validation", (by,))
     replies = net.visit(judge, turns.beliefs, to_own(n)[updated], key.at("validation"))
-    watched, better = stopping.watch(
-        state.watch, scatter(merits(replies, by), replies.hosts, n), options.patience
-    )
+    judged = scatter(merits(replies, by), replies.hosts, n)
+    watched, better = next_watch(state.watch, judged, options.patience)
     best = put_rows(state.best, better, turns.beliefs)
     ends = watched["stopped"] & ~state.watch["stopped"]
     return State(put_rows(turns.beliefs, ends, best), notes, watched, best)

@@ -1,4 +1,12 @@
-"""What a round among peers works on: the state carried from round to round, scores, and what was done."""
+"""What a round among peers works on: the state carried from round to round, scores, what was done, and early
+stopping for each client by itself (Karlsson, 2021, section 3.4).
+
+    m_t = mean(a_{t-W+1}, ..., a_t)
+    stop once m has not risen above its maximum for P rounds; w ← w_s with s = argmax a_s
+
+a_t is the client's validation accuracy after its t-th round (minus the loss for a regression), W `window`,
+P `patience`. The first rounds average what there is. Rounds in which a client is away do not count.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +18,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.client import Task
-from coterie.core.held import Held
-from coterie.core.net import Net, Replies, to_own
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Held, Key, Net, Replies, Roster, Task
+from coterie.core.net import to_own
 from coterie.kernels.score import Here
 from coterie.methods.peers.picks import Asked
 
@@ -25,7 +30,7 @@ class State:
 
     beliefs     [client, ...] each client's own, at home
     notes       what the method has learned, tensors by name
-    watch       early stopping's figures, empty without it
+    watch       early stopping's figures (`first_watch`), empty without it
     best        [client, ...] each client's best model so far, at home, with early stopping
     """
 
@@ -89,20 +94,49 @@ def present(net: Net, beliefs: Held, asked: Tensor, key: Key) -> Tensor:
     return among(net.visit(Here(), beliefs, to_own(n)[asked], key.at("present")).hosts, n)
 
 
-def reached(asked: Asked, active: Tensor, here: Tensor) -> Asked:
-    """Who is away asks nobody and is asked by nobody."""
-    return [[s[here[s]] for s in samplings] if active[k] else [] for k, samplings in enumerate(asked)]
-
-
 def among(hosts: Tensor, n: int) -> Tensor:
     return torch.zeros(n, dtype=torch.bool).index_fill_(0, hosts, True)
-
-
-def nothing_scored(n: int, by: str = "accuracy") -> Scores:
-    return Scores(torch.full((n, n), math.nan, dtype=torch.float64), by)
 
 
 def put_rows(beliefs: Held, which: Tensor, new: Held) -> Held:
     """The beliefs, with those of `which` [client] taken from `new`."""
     index = which.nonzero().flatten()
     return beliefs.put(index, new.rows(index)) if len(index) else beliefs
+
+
+def first_watch(clients: int, window: int) -> Mapping[str, Tensor]:
+    """Nothing measured yet.
+
+    recent      [client, window] the latest accuracies, the newest last; NaN where there is none
+    high        [client] the highest moving average m
+    best        [client] the highest accuracy
+    waited      [client] rounds since the moving average last rose
+    stopped     [client]
+    """
+    return {
+        "recent": torch.full((clients, window), math.nan, dtype=torch.float64),
+        "high": torch.full((clients,), -math.inf, dtype=torch.float64),
+        "best": torch.full((clients,), -math.inf, dtype=torch.float64),
+        "waited": torch.zeros(clients, dtype=torch.int64),
+        "stopped": torch.zeros(clients, dtype=torch.bool),
+    }
+
+
+def next_watch(
+    before: Mapping[str, Tensor], scores: Tensor, patience: int
+) -> tuple[Mapping[str, Tensor], Tensor]:
+    """After one more round with these scores [client], NaN where none; and whose model is its best so far."""
+    measured = ~scores.isnan()
+    shifted = torch.cat([before["recent"][:, 1:], scores.unsqueeze(1)], dim=1)
+    recent = torch.where(measured.unsqueeze(1), shifted, before["recent"])
+    mean = recent.nanmean(dim=1)
+    rose, better = measured & (mean > before["high"]), measured & (scores > before["best"])
+    waited = torch.where(rose, 0, before["waited"] + measured.long())
+    after = {
+        "recent": recent,
+        "high": torch.where(rose, mean, before["high"]),
+        "best": torch.where(better, scores, before["best"]),
+        "waited": waited,
+        "stopped": before["stopped"] | (waited >= patience),
+    }
+    return after, better

@@ -28,15 +28,11 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held, hold
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, scatter
-from coterie.core.net import SERVER, Net, from_server
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.held import hold
+from coterie.core.method import METHODS, first_of, handed_out, scatter
+from coterie.core.net import SERVER, from_server
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.mixture import ALPHA, MIXED, Mixture
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import kept
@@ -68,14 +64,13 @@ class APFL:
     """Learning rate of that weight; 0 leaves it as it is."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
 
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
-        fedavg.FedAvg(sample=self.sample)
         _ = self.kernel  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -92,14 +87,15 @@ class APFL:
         beside = {"own": state.own.rows(hosts), "alpha": state.alpha.rows(hosts)}
         replies = net.visit(self.kernel, state.beliefs, from_server(hosts), key, beside=beside)
         if len(replies) == 0:
-            return state, fedavg.server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, fedavg.server_info(n, replies)
         shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         shared = net.mix(shares.unsqueeze(0), replies.beliefs.only(state.beliefs.names), SERVER)
         alpha = state.alpha.put(replies.hosts, replies.beliefs.only((ALPHA,)))
         own, mixed = kept(net, state.own, replies, key), kept(net, state.mixed, replies, key, MIXED)
-        told = scatter(replies.numbers["alpha"], replies.hosts, n)
+        by_client = scatter(replies.numbers["alpha"], replies.hosts, n).tolist()
+        told = {name: a for name, a in zip(net.roster.names, by_client, strict=True) if a == a}
         info = fedavg.server_info(n, replies, shares)
-        return State(shared, own, alpha, mixed), replace(info, extras={"alpha": _by_name(net, told)})
+        return State(shared, own, alpha, mixed), replace(info, extras={"alpha": told})
 
     @property
     def kernel(self) -> Mixture:
@@ -110,9 +106,3 @@ class APFL:
 
     def reveals(self) -> Reveals:
         return Reveals(coordinator=True, numbers=self.kernel.numbers)
-
-
-def _by_name(net: Net, values: torch.Tensor) -> dict[str, float]:
-    """What is known of each client, by its name."""
-    pairs = zip(net.roster.names, values.tolist(), strict=True)
-    return {name: value for name, value in pairs if value == value}

@@ -13,13 +13,9 @@ from typing import Any
 
 import torch
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Key, Net, Replies, Trainer
 from coterie.core.errors import BadInput, shown
 from coterie.core.facts import called
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.net import Net, Replies
-from coterie.core.seeds import Key
 from coterie.kernels.around import innermost, reworked
 from coterie.kernels.local import LocalWork
 from coterie.kernels.newton import Newton

@@ -20,14 +20,10 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
-from coterie.core.net import Net, settle
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, handed_out, losses_of
+from coterie.core.net import settle
+from coterie.core.options import bounded, check_options
 from coterie.kernels.proximal import ANCHOR, Proximal
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import for_epochs, overshooting, pull_of
@@ -58,13 +54,13 @@ class Ditto:
     """Passes over the training rows for the personal model; 0 takes as many as for the shared one."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
 
     searched: ClassVar[tuple[str, ...]] = ("pull=0.01..10:log",)
 
     def __post_init__(self) -> None:
-        fedavg.FedAvg(sample=self.sample)
+        check_options(self)
         _ = self.personal  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:

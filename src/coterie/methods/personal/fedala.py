@@ -30,17 +30,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import kernel_fact
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out, losses_of, scatter
-from coterie.core.net import SERVER, Net, settle, to_own
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
-from coterie.kernels.ala import ALA, SHARED, TAKEN, check_ala, layers_of
+from coterie.core.held import together
+from coterie.core.method import METHODS, first_of, handed_out, losses_of, scatter
+from coterie.core.net import SERVER, settle, to_own
+from coterie.core.options import bounded, check_options
+from coterie.core.partners import WEIGHTS
+from coterie.kernels.ala import ALA, SHARED, TAKEN, layers_of
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.server.fedavg import averaging_weights
@@ -78,19 +76,19 @@ class FedALA:
 
     local: Trainer = SGD()
     """The work of a client in a round."""
-    eta: float = 1.0
+    eta: float = bounded(1.0, "be above 0 and finite", "try 1")
     """Learning rate of the mix."""
-    rows: float = 0.8
+    rows: float = bounded(0.8, "lie above 0 and up to 1", "try 0.8")
     """Share of a client's training rows that the mix is learnt from in a round."""
-    top: int = 1
+    top: int = bounded(1, "be at least 0", "1 is the last layer, 0 all layers")
     """In how many layers, counted from the output, the mix is learnt; 0: in all. Others are the average's."""
-    passes: int = 20
+    passes: int = bounded(20, "be at least 1", "try 20")
     """How often a client goes over these rows in its second round, at most; later once."""
-    settled: float = 0.1
+    settled: float = bounded(0.1, "be at least 0 and finite", "try 0.1")
     """In that round the mix rests once the losses of ten passes have a standard deviation below this."""
 
     def __post_init__(self) -> None:
-        check_ala(self.eta, self.rows, self.top, self.passes, self.settled)
+        check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         layers = len(layers_of(list(start)))
@@ -137,7 +135,8 @@ class FedALA:
             edges = to_own(len(state.own))[who]
             if len(edges) == 0:
                 continue
-            kernel = ALA(self.eta, self.rows, self.top, _batch_of(self.local), passes, self.settled)
+            batch = int(kernel_fact(self.local, "batch")) or 32
+            kernel = ALA(self.eta, self.rows, self.top, batch, passes, self.settled)
             beside = {SHARED: state.shared}
             replies = net.visit(kernel, state.own, edges, key.at("mix"), slot="mix", beside=beside)
             if len(replies):
@@ -156,8 +155,3 @@ class FedALA:
 def heard(taken: Tensor, shares: Tensor) -> Tensor:
     """[receiver, sender] ω_i p_j, and 1 - ω_i more of one's own."""
     return taken.unsqueeze(1) * shares + torch.diag(1 - taken)
-
-
-def _batch_of(local: Trainer) -> int:
-    """The batch of the local work; 32 where it does not say."""
-    return int(kernel_fact(local, "batch")) or 32

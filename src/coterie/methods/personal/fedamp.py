@@ -32,16 +32,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
-from coterie.core.net import Net, settle, to_own
+from coterie.core.method import METHODS, check_others, handed_out, losses_of
+from coterie.core.net import settle, to_own
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.proximal import ANCHOR, Proximal
 from coterie.kernels.sgd import SGD
@@ -97,9 +92,8 @@ class FedAMP:
         return pull_of(self.local, self.pull, 0.3)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
+        check_others(roster, "fedamp")
         n = len(roster)
-        if n < 2:
-            raise BadInput(f"fedamp needs at least 2 clients; got {n}: add some or use local")
         if self.alpha != "auto" and self.sigma != "auto" and self.alpha * (n - 1) > self.sigma:
             most = self.sigma / (n - 1)
             raise BadInput(

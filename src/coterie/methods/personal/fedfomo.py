@@ -34,24 +34,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import (
-    METHODS,
-    Info,
-    Models,
-    Reveals,
-    check_validation,
-    handed_out,
-    losses_of,
-)
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Partners, Reveals, Roster, Trainer
+from coterie.core.held import together
+from coterie.core.method import METHODS, check_others, check_validation, handed_out, losses_of
 from coterie.core.net import Net, Replies, edges_of, to_own
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -96,8 +83,7 @@ class FedFomo:
         check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        if len(roster) < 2:
-            raise BadInput(f"fedfomo needs at least 2 clients; got {len(roster)}: add some or use local")
+        check_others(roster, "fedfomo")
         check_validation(roster, "fedfomo", "use pens, which tries models on training rows")
         return ()
 

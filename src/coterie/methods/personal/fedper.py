@@ -18,14 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals
-from coterie.core.net import Net
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS
+from coterie.core.options import bounded, check_options
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import names_at_home
 from coterie.methods.server import fedavg
@@ -45,11 +40,11 @@ class FedPer:
     """Which tensors stay at home, by patterns with + between (head.*, *bias); none: the last layer."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
 
     def __post_init__(self) -> None:
-        fedavg.FedAvg(sample=self.sample)
+        check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         return (f"stays at home: {', '.join(names_at_home(self.home, start))}",)

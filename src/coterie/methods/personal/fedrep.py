@@ -18,17 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals
-from coterie.core.net import SERVER, Net, settle
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS
+from coterie.core.net import SERVER, settle
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.only import Only
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import for_epochs
@@ -60,14 +53,13 @@ class FedRep:
     """Passes over the training rows for the head, before those for the body."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
 
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
-        fedavg.FedAvg(sample=self.sample)
         _ = self.head  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -79,7 +71,7 @@ class FedRep:
         return State(begun.beliefs, begun.norms)
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
-        n, none = len(net.roster), torch.zeros(0, dtype=torch.float64)
+        n = len(net.roster)
         hosts = fedavg.sample_clients(n, self.sample, key.at("sample"))
         whole, edges = calls(state.body, state.heads, hosts)
         fitted = net.visit(Only(self.head, state.heads.names), whole, edges, key.at("head"), slot="head")
@@ -87,7 +79,7 @@ class FedRep:
         whole, edges = calls(state.body, heads, fitted.hosts)
         replies = net.visit(Only(self.local, state.body.names), whole, edges, key, slot="body")
         if len(replies) == 0:
-            return State(state.body, heads), fedavg.server_info(n, replies, none)
+            return State(state.body, heads), fedavg.server_info(n, replies)
         shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         mixed = net.mix(shares.unsqueeze(0), replies.beliefs.only(state.body.names), SERVER)
         return State(mixed, settle(net, heads, replies)), fedavg.server_info(n, replies, shares)

@@ -24,16 +24,11 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadData
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
-from coterie.core.net import Net, from_server
+from coterie.core.method import METHODS, handed_out
+from coterie.core.net import from_server
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.meta import Hessian, Meta
 from coterie.kernels.sgd import SGD
 from coterie.methods.server import fedavg
@@ -70,14 +65,13 @@ class PerFedAvg:
     """How far to either side a difference looks, times the gradient."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
 
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
-        fedavg.FedAvg(sample=self.sample)
         _ = self.averaging  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:

@@ -32,16 +32,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out, losses_of
-from coterie.core.net import Net, to_own
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, check_others, handed_out, losses_of
+from coterie.core.net import to_own
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.leaning import Leaning
 from coterie.kernels.sgd import SGD
@@ -88,8 +82,7 @@ class PFedGraph:
         check_options(self)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        if len(roster) < 2:
-            raise BadInput(f"pfedgraph needs at least 2 clients; got {len(roster)}: add some or use local")
+        check_others(roster, "pfedgraph")
         return ()
 
     def init(self, start: Held, net: Net) -> State:

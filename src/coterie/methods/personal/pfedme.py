@@ -20,15 +20,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs, Weights
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
-from coterie.core.net import SERVER, Net, from_server
+from coterie.core.belief import Weights
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.held import together
+from coterie.core.method import METHODS, first_of, handed_out
+from coterie.core.net import SERVER, from_server
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.moreau import Moreau
 from coterie.kernels.sgd import SGD
 from coterie.methods.personal.at_home import kept, overshooting
@@ -63,14 +60,13 @@ class PFedMe:
     """How far the server goes from its model to the clients' average; the paper also goes beyond, above 1."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
 
     solved_by: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         check_options(self)
-        fedavg.FedAvg(sample=self.sample)
         _ = self.kernel  # refuses what it cannot be
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -84,7 +80,7 @@ class PFedMe:
         hosts = fedavg.sample_clients(n, self.sample, key.at("sample"))
         replies = net.visit(self.kernel, state.beliefs, from_server(hosts), key)
         if len(replies) == 0:
-            return state, fedavg.server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, fedavg.server_info(n, replies)
         shares = fedavg.averaging_weights(net.roster.sizes[replies.hosts], self.weighted)
         names, old = state.beliefs.names, state.beliefs
         if self.server_step == 1:

@@ -18,17 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from coterie.core.errors import UnknownName
-from coterie.core.held import Held
-from coterie.core.kernel import Scorer
+from coterie.core.contract import Held, Key, Net, Scorer
 from coterie.core.method import NOBODYS, scatter
-from coterie.core.net import Net
-from coterie.core.seeds import Key
 from coterie.kernels.fold import HeldOut
 
 Bar = Literal["own", "better", "none"]
@@ -40,11 +36,6 @@ LEAST = 2  # rows that a part needs
 def error_name(matrix: str) -> str:
     """What the standard errors of a matrix are called."""
     return f"error of {matrix}"
-
-
-def check_bar(bar: str) -> None:
-    if bar not in get_args(Bar):
-        raise UnknownName("bar", bar, get_args(Bar))
 
 
 def parts(folds: int, key: Key) -> list[HeldOut]:

@@ -25,13 +25,9 @@ import torch
 from torch import Tensor
 
 from coterie.core.belief import without
+from coterie.core.contract import Held, Info, Key, Net, Replies, Roster, Scorer, Trainer
 from coterie.core.errors import BadData, BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Scorer, Trainer
-from coterie.core.method import UNTRAINED, Info, asking, loss_by_reply
-from coterie.core.net import Net, Replies
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import UNTRAINED, asking, loss_by_reply
 from coterie.kernels.around import numbers_of
 from coterie.kernels.fold import Fold, HeldOut
 from coterie.kernels.relative import Relative
@@ -71,15 +67,11 @@ class Ranking:
         return self.costs if self.clears is None else self.costs.where(self.clears, math.nan)
 
 
-def check_options(best: int, threshold: float, folds: int, passes: int) -> None:
-    if best < 0:
-        raise BadInput(f"best={best} must be at least 0: 0 sets no bound")
+def check_choice(threshold: float, folds: int = 0) -> None:
     if math.isnan(threshold):
         raise BadInput("threshold=nan compares with nothing: give a number")
     if folds < 0 or folds == 1:
         raise BadInput(f"folds={folds} must be at least 2, or 0 for the validation rows: try 5")
-    if passes < 1:
-        raise BadInput(f"passes={passes} must be at least 1: try 5")
 
 
 def check_clients(roster: Roster, requester: str, folds: int) -> None:

@@ -36,17 +36,12 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
 from coterie.core.facts import ALL
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, asking, first_of, handed_out, scatter
+from coterie.core.method import METHODS, asking, first_of, handed_out, scatter
 from coterie.core.net import Net, Replies, from_server
-from coterie.core.options import check_options, chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.fold import HeldOut
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -56,7 +51,6 @@ from coterie.methods.ranking.bar import (
     Bar,
     Part,
     beside,
-    check_bar,
     elsewhere,
     error_name,
     parts,
@@ -90,7 +84,7 @@ class Influence:
     """The work of a client in a round."""
     requester: str = ALL
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
-    best: int = 0
+    best: int = bounded(0, "be at least 0", "0 sets no bound")
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
     threshold: float = 0.0
     """Choose only others whose influence lies above this; -inf sets no bound."""
@@ -98,17 +92,16 @@ class Influence:
     """Leave each participant out (exact), or go by the gradient (first-order)."""
     folds: int = 5
     """Folds of the training rows that are held out in turn; 0 scores on validation rows instead."""
-    passes: int = 1
+    passes: int = bounded(1, "be at least 1", "try 5")
     """How many times over the local work is done before the models are averaged."""
-    bar: Bar = "own"
+    bar: Bar = chosen("own", Bar)
     """Choose only others whose influence lies above the threshold by more than a standard error, and whose
     model does no worse on one's own rows than one's own by more than that (own), or better by more (better);
     none asks for neither."""
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_bar(self.bar)
-        circles.check_options(self.best, self.threshold, self.folds, self.passes)
+        circles.check_choice(self.threshold, self.folds)
         if self.estimate == "first-order" and not self.folds:
             raise BadInput("estimate=first-order needs a gradient, which training rows give: set folds to 5")
 
@@ -211,7 +204,8 @@ def _tried(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tens
 def leave_one_out(net: Net, replies: Replies, scorer: Score | HeldOut, requesters: Tensor, key: Key) -> Look:
     """L_r(w̄_{-j}) - L_r(w̄): each requester forms the averages and scores them."""
     n, shares = len(net.roster), averaging_weights(net.roster.sizes[replies.hosts], weighted=True)
-    ways = torch.cat([shares.unsqueeze(0), _without_each(shares)])
+    others = shares * (1 - torch.eye(len(shares), dtype=shares.dtype))  # p_i / (1 - p_j): [j, i]
+    ways = torch.cat([shares.unsqueeze(0), others / others.sum(dim=1, keepdim=True)])
     values, rows = _nothing_seen(n)
     values.fill_(float("nan"))
     for r in requesters[torch.isin(requesters, replies.hosts)].tolist():  # who is there
@@ -242,9 +236,3 @@ def first_order(net: Net, replies: Replies, slopes: Slopes, requesters: Tensor, 
     values = torch.full((n, n), float("nan"), dtype=torch.float64)
     values[found.hosts.unsqueeze(1), replies.hosts] = products * shares / (1 - shares)
     return Look(values * rows.unsqueeze(1), rows)
-
-
-def _without_each(shares: Tensor) -> Tensor:
-    """The weights p_i / (1 - p_j) of the average without j: [j, i], 0 for i = j."""
-    others = shares * (1 - torch.eye(len(shares), dtype=shares.dtype))
-    return others / others.sum(dim=1, keepdim=True)

@@ -35,15 +35,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.facts import ALL
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, NOBODYS, Info, Models, Reveals, asking, handed_out
-from coterie.core.net import Net, settle, to_own
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import METHODS, NOBODYS, asking, handed_out
+from coterie.core.net import settle, to_own
+from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.fold import Fold
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
@@ -55,7 +51,6 @@ from coterie.methods.ranking.bar import (
     Home,
     Part,
     beside,
-    check_bar,
     elsewhere,
     parts,
     scored_at_home,
@@ -83,21 +78,21 @@ class Ndoye:
     """The work of a client in a round."""
     requester: str = ALL
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
-    best: int = 2
+    best: int = bounded(2, "be at least 0", "0 sets no bound")
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
     threshold: float = math.inf
     """Choose only others whose transfer loss lies below this; inf sets no bound."""
     folds: int = 5
     """Folds of the cross-validation at home; 0 scores on validation rows instead."""
-    passes: int = 5
+    passes: int = bounded(5, "be at least 1", "try 5")
     """How many times over the local work is done to train the models that are ranked."""
-    bar: Bar = "own"
+    bar: Bar = chosen("own", Bar)
     """Choose only others whose model does no worse on one's own rows than one's own model by more than a
     standard error (own), or better by more than that (better); none chooses the best, however bad."""
 
     def __post_init__(self) -> None:
-        check_bar(self.bar)
-        circles.check_options(self.best, self.threshold, self.folds, self.passes)
+        check_options(self)
+        circles.check_choice(self.threshold, self.folds)
 
     @property
     def visits(self) -> int:
@@ -129,7 +124,9 @@ class Ndoye:
         owners = torch.arange(n).where(torch.isin(torch.arange(n), replies.hosts), NOBODYS)
         judge = circles.judge(net.roster, Score("train", ("loss",)))
         there = elsewhere(net, judge, models, owners, requesters, key.at("transfer"))
-        losses = transfer_loss(there, _mean_over(home))
+        total = torch.stack([(h.loss * h.rows).where(h.rows > 0, 0.0) for h in home]).sum(dim=0)
+        at_home = total / torch.stack([h.rows for h in home]).sum(dim=0)  # 0 / 0 is NaN: not scored
+        losses = transfer_loss(there, at_home)
         ranking = Ranking(
             costs=losses,
             matrices={"transfer loss": losses, THERE: there},
@@ -169,12 +166,6 @@ class Ndoye:
 
     def reveals(self) -> Reveals:
         return Reveals(sites=True, numbers=circles.revealed_numbers(self.local))
-
-
-def _mean_over(home: Sequence[Home]) -> Tensor:
-    """[client] the mean loss over folds, by their rows; NaN for who was not scored."""
-    total = torch.stack([(h.loss * h.rows).where(h.rows > 0, 0.0) for h in home]).sum(dim=0)
-    return total / torch.stack([h.rows for h in home]).sum(dim=0)  # 0 / 0 is NaN
 
 
 def transfer_loss(there: Tensor, home: Tensor) -> Tensor:

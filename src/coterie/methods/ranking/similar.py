@@ -34,16 +34,12 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput, Gathered, UnknownName
 from coterie.core.facts import ALL
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, asking, handed_out, only_for
-from coterie.core.net import Net, to_own
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import METHODS, asking, handed_out, only_for
+from coterie.core.net import to_own
+from coterie.core.options import bounded, check_options
 from coterie.kernels.score import Here
 from coterie.kernels.sgd import SGD
 from coterie.kernels.sketches import Moments, Quantiles, column_count, column_names
@@ -56,12 +52,10 @@ from coterie.methods.ranking.sketched import (
     Measured,
     drowned,
     matrices_of,
-    quantile_measure,
     size_of,
+    sketch_distances,
     sketch_told,
-    spread_out,
     told_by,
-    transport_measure,
 )
 from coterie.privacy.accounting import check_budget, check_delta, sigma_of
 
@@ -91,7 +85,7 @@ class Similar:
     """The client that wants a ranking and a circle, or all; whoever does not ask trains alone."""
     by: By = "quantiles"
     """What to rank by: quantiles of columns, transport between classes, or size alone, as a control."""
-    best: int = 2
+    best: int = bounded(2, "be at least 0", "0 sets no bound")
     """How many others to choose at most, the first of the ranking; 0 sets no bound."""
     threshold: float = math.inf
     """Choose only others whose distance beyond chance lies below this; inf sets no bound."""
@@ -111,7 +105,8 @@ class Similar:
     def __post_init__(self) -> None:
         wrong = Gathered()
         with wrong.one():
-            circles.check_options(self.best, self.threshold, 0, 1)
+            check_options(self)
+            circles.check_choice(self.threshold)
         if self.by not in get_args(By):
             wrong.found.append(UnknownName("measure", self.by, get_args(By)))
         for name in self.also:
@@ -211,13 +206,9 @@ class Similar:
         told["columns"] = column_names(roster.shape, roster.features)
         for name, kernel in asked.items():
             replies = net.visit(kernel, beliefs, own, key.at(name))
-            if not len(replies):
-                found[name] = Measured(*(torch.full((n, n), torch.nan).double(),) * 3)
-            elif isinstance(kernel, Quantiles):
-                found[name] = spread_out(quantile_measure(replies, kernel, roster), replies.hosts, n)
+            found[name] = sketch_distances(replies, kernel, roster)
+            if isinstance(kernel, Quantiles) and len(replies):
                 told["quantiles"] = sketch_told(replies, kernel, roster)
-            else:
-                found[name] = spread_out(transport_measure(replies, kernel, roster), replies.hosts, n)
         told["loss"] = torch.full((n,), torch.nan, dtype=torch.float64)
         if "ndoye" in self.also:
             ranked = self.ndoye.rank(beliefs, net, key.at("ndoye"))

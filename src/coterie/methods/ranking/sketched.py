@@ -66,8 +66,23 @@ def size_of(sizes: Tensor, hosts: Tensor) -> Tensor:
     return both.clone().fill_diagonal_(torch.nan)
 
 
-def quantile_measure(replies: Replies, kernel: Quantiles, roster: Roster) -> Measured:
-    """Between those who answered."""
+def sketch_distances(replies: Replies, kernel: Quantiles | Moments, roster: Roster) -> Measured:
+    """Between all who answered such a sketch; NaN for the others and for oneself."""
+    n, hosts = len(roster), replies.hosts
+
+    def whole(some: Tensor) -> Tensor:
+        out = torch.full((n, n), torch.nan, dtype=torch.float64)
+        out[hosts.unsqueeze(1), hosts] = some
+        return out.fill_diagonal_(torch.nan)
+
+    if not len(replies):
+        return Measured(*(torch.full((n, n), torch.nan, dtype=torch.float64) for _ in range(3)))
+    if isinstance(kernel, Quantiles):
+        return Measured(*map(whole, _by_quantiles(replies, kernel, roster)))
+    return Measured(*map(whole, _by_transport(replies, kernel, roster)))
+
+
+def _by_quantiles(replies: Replies, kernel: Quantiles, roster: Roster) -> Measured:
     found = replies.numbers["quantiles"].reshape(len(replies), kernel.columns, len(LEVELS))
     sizes = roster.sizes[replies.hosts]
     deviation = alike.pooled_deviation(found, sizes)
@@ -86,8 +101,7 @@ def quantile_variance(found: Tensor, sizes: Tensor, sigma: float, reach: float) 
     return alike.sampling_variance(found, sizes) + noise, noise
 
 
-def transport_measure(replies: Replies, kernel: Moments, roster: Roster) -> Measured:
-    """Between those who answered."""
+def _by_transport(replies: Replies, kernel: Moments, roster: Roster) -> Measured:
     groups, d, n = max(1, kernel.classes), kernel.wide, len(replies)
     there = replies.numbers["there"].reshape(n, groups) > 0.5
     found, deviation = transport.scaled(
@@ -114,17 +128,6 @@ def class_counts(roster: Roster, hosts: Tensor, groups: int) -> Tensor:
     if groups > 1 and all(some is not None for some in labels):
         return torch.tensor([some[0] for some in labels if some is not None]).double()
     return (roster.sizes[hosts].double() / groups).unsqueeze(1).expand(-1, groups)
-
-
-def spread_out(found: Measured, hosts: Tensor, n: int) -> Measured:
-    """Of those who answered, among all: NaN for the others and for oneself."""
-
-    def whole(some: Tensor) -> Tensor:
-        out = torch.full((n, n), torch.nan, dtype=torch.float64)
-        out[hosts.unsqueeze(1), hosts] = some
-        return out.fill_diagonal_(torch.nan)
-
-    return Measured(*(whole(some) for some in found))
 
 
 def drowned(found: Measured) -> Tensor:

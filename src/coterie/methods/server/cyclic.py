@@ -25,18 +25,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, loss_by_reply, scatter
-from coterie.core.net import Net, settle
-from coterie.core.options import check_options, chosen
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.method import METHODS, loss_by_reply, scatter
+from coterie.core.net import settle
+from coterie.core.options import bounded, check_options, chosen
+from coterie.core.partners import NOBODY
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.fedavg import FedAvg, sample_clients
+from coterie.methods.server.fedavg import sample_clients
 from coterie.methods.server.norms import Norm, calls, check_has_norms, models_of, parted
 
 Order = Literal["drawn", "fixed"]
@@ -64,16 +60,15 @@ class Cyclic:
     """The work of a client when it has the model."""
     order: Order = chosen("drawn", Order)
     """Clients in an order that is drawn anew in each round, or in their own."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
-    norm: Norm = "average"
+    norm: Norm = chosen("average", Norm)
     """Hand batch norm on like all else, or leave it local: each client keeps its own (FedBN)."""
 
     common: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_options(self)
-        FedAvg(sample=self.sample, norm=self.norm)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         check_has_norms(self.norm, start)

@@ -17,18 +17,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
+from coterie.core.contract import Beliefs, Held, Key, Net, Partners, Replies, Roster, Trainer
 from coterie.core.method import METHODS, Info, Models, Reveals, losses_of, scatter
-from coterie.core.net import Net, Replies
-from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.norms import Norm, calls, check_has_norms, check_norm, gathered, models_of, parted
+from coterie.methods.server.norms import Norm, calls, check_has_norms, gathered, models_of, parted
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +54,11 @@ class FedAvg:
     """Weigh clients by their number of training samples, or all alike."""
     sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
-    norm: Norm = "average"
+    norm: Norm = chosen("average", Norm)
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_norm(self.norm)
 
     @property
     def work(self) -> Trainer:
@@ -85,7 +78,7 @@ class FedAvg:
         beliefs, edges = calls(state.beliefs, state.norms, hosts)
         replies = net.visit(self.work, beliefs, edges, key)
         if len(replies) == 0:
-            return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, server_info(n, replies)
         shares = averaging_weights(sizes[replies.hosts], self.weighted)
         shared, norms = gathered(net, shares.unsqueeze(0), replies, state.norms)
         return State(shared, norms, n), server_info(n, replies, shares)
@@ -111,8 +104,8 @@ def averaging_weights(sizes: Tensor, weighted: bool) -> Tensor:
     return parts / parts.sum()
 
 
-def server_info(n: int, replies: Replies, shares: Tensor) -> Info:
-    """Every client listens to those that answered."""
-    everyone = scatter(shares, replies.hosts, n, empty=0)
+def server_info(n: int, replies: Replies, shares: Tensor | None = None) -> Info:
+    """Every client listens to those that answered, by these shares [reply]; None: nobody did."""
+    everyone = scatter(torch.zeros(0) if shares is None else shares, replies.hosts, n, empty=0)
     weights = everyone.expand(n, n)  # all rows are the same one: thousands of clients cost nothing
     return Info(weights, losses_of(replies, n))

@@ -34,15 +34,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held, hold
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals
-from coterie.core.net import SERVER, Net
-from coterie.core.options import bounded, check_options
-from coterie.core.partners import NOBODY, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.held import hold
+from coterie.core.method import METHODS
+from coterie.core.net import SERVER
+from coterie.core.options import bounded, check_options, chosen
+from coterie.core.partners import NOBODY
 from coterie.kernels.sgd import SGD
 from coterie.methods.server import fedavg
 from coterie.methods.server.norms import Norm, trained_names
@@ -67,9 +64,9 @@ class FedOpt(ABC):
     """The work of a client in a round."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
-    norm: Norm = "average"
+    norm: Norm = chosen("average", Norm)
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
     server_lr: float = bounded(0.1, "be above 0 and finite", "try 0.1")
     """Learning rate of the server."""
@@ -78,7 +75,6 @@ class FedOpt(ABC):
 
     def __post_init__(self) -> None:
         check_options(self)
-        fedavg.FedAvg(sample=self.sample, norm=self.norm)
 
     @property
     def averaging(self) -> fedavg.FedAvg:

@@ -16,16 +16,11 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, handed_out
-from coterie.core.net import Net, settle, to_own
-from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.method import METHODS, handed_out
+from coterie.core.net import settle, to_own
+from coterie.core.options import bounded, check_options, chosen
 from coterie.kernels.sgd import SGD
 from coterie.methods.baselines.local import by_oneself
 from coterie.methods.server import fedavg
@@ -60,9 +55,9 @@ class FineTune:
     """Rounds at the end in which each client trains alone."""
     weighted: bool = True
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in an averaging round."""
-    norm: Norm = "average"
+    norm: Norm = chosen("average", Norm)
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     paced: ClassVar[str] = "fine-tunes in its last rounds"
@@ -71,7 +66,6 @@ class FineTune:
 
     def __post_init__(self) -> None:
         check_options(self)
-        fedavg.FedAvg(sample=self.sample, norm=self.norm)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         if self.tune >= key.rounds:

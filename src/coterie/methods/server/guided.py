@@ -31,20 +31,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Replies, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput
-from coterie.core.held import Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, check_validation, scatter
-from coterie.core.net import Net, Replies
+from coterie.core.method import METHODS, check_validation, scatter
 from coterie.core.options import bounded, check_options, chosen
 from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.score import Score
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.fedavg import FedAvg, averaging_weights, sample_clients, server_info
+from coterie.methods.server.fedavg import averaging_weights, sample_clients, server_info
 from coterie.methods.server.norms import Norm, calls, check_has_norms, gathered, models_of, parted
 from coterie.metrics.layers import Layer, asked, chained, wants
 
@@ -102,9 +97,9 @@ class Guided:
     """Beside convolutions, linear layers inherit the score of the last one before, or have their own."""
     raw: bool = False
     """Stable rank, knowledge gain and uniqueness of weights as they are, not of their low-rank part."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
-    norm: Norm = "average"
+    norm: Norm = chosen("average", Norm)
     """Average batch norm like all else, or leave it local: each client keeps its own (FedBN)."""
 
     def __post_init__(self) -> None:
@@ -112,7 +107,6 @@ class Guided:
         chained(self.metric)
         if not math.isfinite(self.zeta):
             raise BadInput(f"zeta={self.zeta} must be finite: try 1")
-        FedAvg(sample=self.sample, norm=self.norm)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
         check_has_norms(self.norm, start)
@@ -138,9 +132,9 @@ class Guided:
         beliefs, edges = calls(state.beliefs, state.norms, hosts)
         replies = net.visit(self.local, beliefs, edges, key)
         if len(replies) == 0:
-            return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
-        shown = replies.beliefs.only(state.beliefs.names)  # norms that stay at home are not shown either
-        here, opened, before = replies.hosts, net.open(shown), net.open(state.beliefs)
+            return state, server_info(n, replies)
+        of_all = replies.beliefs.only(state.beliefs.names)  # norms that stay at home are not shown either
+        here, opened, before = replies.hosts, net.open(of_all), net.open(state.beliefs)
         layers = scored(opened, state.names, self.linear)
         losses = self.losses(net, replies, key)
         scores, past = self.measure(state, layers, opened, before, here, losses)
@@ -152,10 +146,11 @@ class Guided:
         by_name = {name: plain if leader is None else rows[leader] for name, leader in leaders.items()}
         weights = {name: w.unsqueeze(0) for name, w in by_name.items()}
         shared, norms = gathered(net, weights, replies, state.norms)
-        info = replace(
-            server_info(n, replies, mean_share(by_name, shared.like)),
-            extras={LAYERS: dict(zip(layers, _by_client(shares, here, n), strict=True))},
-        )
+        laid_out = [scatter(row, here, n).tolist() for row in shares]
+        # None for those that did not answer: what JSON can hold
+        shown = [[None if math.isnan(v) else v for v in row] for row in laid_out]
+        info = server_info(n, replies, _mean_share(by_name, shared.like))
+        info = replace(info, extras={LAYERS: dict(zip(layers, shown, strict=True))})
         alpha = state.alpha.index_copy(1, here, alpha)
         return State(shared, state.names, alpha, past, norms), info
 
@@ -247,14 +242,8 @@ def led_by(names: Sequence[str], layers: Sequence[str]) -> dict[str, str | None]
     return leaders
 
 
-def mean_share(by_name: Mapping[str, Tensor], beliefs: Beliefs) -> Tensor:
+def _mean_share(by_name: Mapping[str, Tensor], beliefs: Beliefs) -> Tensor:
     """The shares [reply] of the average number in the model, which tensors make by their size."""
     sizes = {n: beliefs[n].numel() for n in by_name if n in beliefs and beliefs[n].is_floating_point()}
     total = torch.stack([size * by_name[name] for name, size in sizes.items()]).sum(dim=0)
     return total / sum(sizes.values())
-
-
-def _by_client(shares: Tensor, hosts: Tensor, n: int) -> list[list[float | None]]:
-    """Shares [layer, reply] laid out by client, None for those that did not answer: what JSON can hold."""
-    rows = [scatter(row, hosts, n).tolist() for row in shares]
-    return [[None if math.isnan(v) else v for v in row] for row in rows]

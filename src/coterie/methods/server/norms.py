@@ -19,13 +19,13 @@ may be v by their names (`parted_by`): `methods/personal/fedper.py` keeps layers
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from coterie.core.belief import Beliefs, Weights
-from coterie.core.errors import BadInput, UnknownName
+from coterie.core.errors import BadInput
 from coterie.core.held import Held, side_by_side
 from coterie.core.method import Models, first_of, handed_out
 from coterie.core.net import SERVER, Net, Replies, from_server, settle
@@ -33,11 +33,6 @@ from coterie.core.net import SERVER, Net, Replies, from_server, settle
 Norm = Literal["average", "local"]
 STATISTIC = "running_mean"
 HELD = ("weight", "bias", STATISTIC, "running_var", "num_batches_tracked")
-
-
-def check_norm(norm: str) -> None:
-    if norm not in get_args(Norm):
-        raise UnknownName("norm", str(norm), get_args(Norm))
 
 
 def check_has_norms(norm: Norm, names: Iterable[str]) -> None:

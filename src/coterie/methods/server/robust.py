@@ -25,19 +25,17 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
 from coterie.core.errors import BadInput, UnknownName
-from coterie.core.held import COORDINATOR, Held
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of
-from coterie.core.net import Net, from_server
-from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
+from coterie.core.held import COORDINATOR
+from coterie.core.method import METHODS, first_of
+from coterie.core.net import from_server
+from coterie.core.options import bounded, check_options
+from coterie.core.partners import WEIGHTS
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.ruled import Sum, rule_figures, summed
-from coterie.methods.server.fedavg import FedAvg, sample_clients, server_info
+from coterie.methods.server.fedavg import sample_clients, server_info
 from coterie.methods.server.norms import models_of
 from coterie.rules import Chain, chained, liars_of
 from coterie.rules.chain import Liars, check_liars, unguarded
@@ -73,11 +71,11 @@ class Robust:
     """How many clients may lie; auto: the largest number with n > 3f that the rule allows."""
     root: str = ""
     """The client whose reply is trusted, by name, for monna and fltrust."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
 
     def __post_init__(self) -> None:
-        FedAvg(sample=self.sample)
+        check_options(self)
         check_liars(self.f)
         rooted = self.chain.last.needs.root
         if rooted and not self.root:

@@ -21,36 +21,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
-from coterie.core.facts import ALL
-from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import (
-    METHODS,
-    Info,
-    Models,
-    Reveals,
-    asking,
-    first_of,
-    handed_out,
-    losses_of,
-    scatter,
-)
-from coterie.core.net import Net, Replies
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Replies, Reveals, Roster, Trainer
+from coterie.core.held import together
+from coterie.core.method import METHODS, asking, losses_of, scatter
 from coterie.core.options import bounded, check_options
 from coterie.core.partners import WEIGHTS, Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
 from coterie.methods.ruled import Sum, rule_figures, stepped, summed
-from coterie.methods.server.weight_erosion import requesters_at_once, rows_of
+from coterie.methods.server import requesters
 from coterie.rules import Chain, chained, liars_of
 from coterie.rules.chain import Liars, check_liars, unguarded
 from coterie.rules.identities import alone
@@ -64,7 +48,7 @@ class State:
     clients: int
 
 
-class Turn(NamedTuple):
+class _Turn(NamedTuple):
     """One requester's round: its belief [1, ...], shares and losses by client [client], and the sum."""
 
     belief: Held
@@ -102,11 +86,7 @@ class RobustPersonal:
         check_options(self)
         check_liars(self.f)
         chained(self.rule)
-        if self.local.keeps and self.requester == ALL:
-            raise BadInput(
-                "keep=true needs one requester, as a client keeps one optimiser's state: "
-                "name it with requester, or set keep=false"
-            )
+        requesters.check_keeps(self.local, self.requester)
 
     @property
     def chain(self) -> Chain:
@@ -117,46 +97,34 @@ class RobustPersonal:
         return unguarded(self.chain, self.f, liars_of(self.chain, self.f, len(roster)), len(roster))
 
     def init(self, start: Held, net: Net) -> State:
-        if self.requester == ALL:
-            return State(handed_out(start, net), len(net.roster))
-        own = net.deliver(first_of(start), torch.tensor([0]), asking(self.requester, net.roster.names))
-        return State(own, len(net.roster))
+        return State(requesters.first_at_home(self.requester, start, net), len(net.roster))
 
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         names, n = net.roster.names, len(net.roster)
         who = asking(self.requester, names).tolist()
-        # guests go by the numbers of requesters: alone, one draws the random numbers that it draws among all
-        beliefs = state.beliefs if self.requester == ALL else state.beliefs.spread(n)
-        turns, at_once = list[Turn](), requesters_at_once(state.beliefs, n)
-        for first in range(0, len(who), at_once):
-            turns += self.turns(who[first : first + at_once], beliefs, net, key)
-        state = State(together([t.belief for t in turns]), n)
-        losses = torch.stack([t.loss for t in turns])
+        beliefs, turns = requesters.guests_of(self.requester, state.beliefs, n), list[_Turn]()
+        for some in requesters.by_room(who, state.beliefs, n):
+            turns += self.turns(some, beliefs, net, key)
         heard = {names[r]: t.found for r, t in zip(who, turns, strict=True) if t.found is not None}
-        extras: dict[str, Any] = {"rule": rule_figures(names, heard)}
-        return state, Info(
-            weights=rows_of(who, [t.shares for t in turns], empty=0.0),
-            loss=losses[self.models(state).of, torch.arange(n)],  # of a client's model, on its own data
-            extras=extras,
+        return State(together([t.belief for t in turns]), n), Info(
+            weights=requesters.rows_of(who, [t.shares for t in turns], empty=0.0),
+            loss=requesters.own_losses(self.requester, [t.loss for t in turns]),
+            extras={"rule": rule_figures(names, heard)},
         )
 
-    def turns(self, who: Sequence[int], beliefs: Held, net: Net, key: Key) -> list[Turn]:
+    def turns(self, some: Sequence[int], beliefs: Held, net: Net, key: Key) -> list[_Turn]:
         """The rounds of some requesters, whose beliefs go to all clients at once."""
-        n = len(net.roster)
-        edges = torch.tensor([(r, host) for r in who for host in range(n)])
-        replies = net.visit(self.local, beliefs, edges, key)
-        own = [replies.only((replies.guests == r).nonzero().flatten()) for r in who]
-        return [
-            self.turn(r, beliefs.rows(torch.tensor([r])), some, net) for r, some in zip(who, own, strict=True)
-        ]
+        edges = torch.cartesian_prod(torch.tensor(some), torch.arange(len(net.roster)))
+        own = requesters.by_requester(net.visit(self.local, beliefs, edges, key), some)
+        return [self.turn(r, beliefs.rows(torch.tensor([r])), own[r], net) for r in some]
 
-    def turn(self, r: int, old: Held, replies: Replies, net: Net) -> Turn:
+    def turn(self, r: int, old: Held, replies: Replies, net: Net) -> _Turn:
         """What one requester, client number r, makes of its replies."""
         n, me = len(net.roster), (replies.hosts == r).nonzero().flatten().tolist()
         nothing = torch.full((n,), math.nan, dtype=torch.float64)
         loss = losses_of(replies, n) if len(replies) else nothing
         if not me:
-            return Turn(old, torch.zeros(n, dtype=torch.float64), loss)
+            return _Turn(old, torch.zeros(n, dtype=torch.float64), loss)
         f = liars_of(self.chain, self.f, n)
         found = summed(net, self.chain, f, replies, old, r, me[0], self.server_step)
         if found.belief is None:
@@ -164,12 +132,10 @@ class RobustPersonal:
             found = Sum(stepped(net, w, replies.beliefs, old, r, self.server_step), w[:-1])
         assert found.belief is not None
         shares = scatter(found.shares, replies.hosts, n, empty=0)
-        return Turn(found.belief, shares, loss, (found, replies.hosts))
+        return _Turn(found.belief, shares, loss, (found, replies.hosts))
 
     def models(self, state: State) -> Models:
-        if self.requester == ALL:
-            return Models(state.beliefs, of=torch.arange(state.clients))
-        return Models(state.beliefs, of=torch.zeros(state.clients, dtype=torch.int64), shared=state.beliefs)
+        return requesters.models_for(self.requester, state.beliefs, state.clients)
 
     def reveals(self) -> Reveals:
         opens = self.chain.last.needs.opens

@@ -30,20 +30,16 @@ from typing import ClassVar
 
 import torch
 
-from coterie.core.belief import Beliefs
-from coterie.core.held import Held, hold, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import METHODS, Info, Models, Reveals, first_of, handed_out
-from coterie.core.net import SERVER, Net, from_server
+from coterie.core.contract import Beliefs, Held, Info, Key, Models, Net, Partners, Reveals, Roster, Trainer
+from coterie.core.held import hold, together
+from coterie.core.method import METHODS, first_of, handed_out
+from coterie.core.net import SERVER, from_server
 from coterie.core.options import bounded, check_options
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels import controlled
 from coterie.kernels.around import numbers_of
 from coterie.kernels.controlled import CONTROL, MINE, Controlled
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.fedavg import FedAvg, averaging_weights, sample_clients, server_info
+from coterie.methods.server.fedavg import averaging_weights, sample_clients, server_info
 from coterie.methods.server.norms import models_of, trained_names
 
 
@@ -67,7 +63,7 @@ class Scaffold:
     """The work of a client in a round: SGD without momentum, or newton."""
     weighted: bool = False
     """Weigh clients by their number of training samples, or all alike."""
-    sample: float = 1.0
+    sample: float = bounded(1.0, "lie above 0 and up to 1", "try 0.1")
     """Share of the clients that take part in a round, drawn anew each time; at least one does."""
     server_step: float = bounded(1.0, "be above 0 and finite", "try 1")
     """How far to go from the old model to the average, above 0; beyond 1 goes past it."""
@@ -76,7 +72,6 @@ class Scaffold:
 
     def __post_init__(self) -> None:
         check_options(self)
-        FedAvg(sample=self.sample)
         Controlled(self.local)
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
@@ -95,7 +90,7 @@ class Scaffold:
         beside = {controlled.SERVER: state.control, controlled.OWN: state.own.rows(hosts)}
         replies = net.visit(Controlled(self.local), state.beliefs, from_server(hosts), key, beside=beside)
         if len(replies) == 0:
-            return state, server_info(n, replies, torch.zeros(0, dtype=torch.float64))
+            return state, server_info(n, replies)
         here = replies.hosts
         shares = averaging_weights(sizes[here], self.weighted)
         of_all = averaging_weights(sizes, self.weighted)[here]

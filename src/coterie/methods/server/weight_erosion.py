@@ -36,42 +36,24 @@ back and is not asked any more. Buffers (batch norm) are mixed like weights and 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from coterie.core.belief import Beliefs
-from coterie.core.errors import BadInput
-from coterie.core.facts import ALL
+from coterie.core.contract import Beliefs, Info, Key, Models, Net, Partners, Replies, Reveals, Roster, Trainer
+from coterie.core.errors import BadInput, UnknownName
 from coterie.core.held import Held, together
-from coterie.core.kernel import Trainer
-from coterie.core.method import (
-    METHODS,
-    Info,
-    Models,
-    Reveals,
-    asking,
-    first_of,
-    handed_out,
-    losses_of,
-    scatter,
-)
-from coterie.core.net import Net, Replies
+from coterie.core.method import METHODS, asking, check_others, losses_of, scatter
 from coterie.core.options import bounded, check_options, chosen
-from coterie.core.partners import Partners
-from coterie.core.roster import Roster
-from coterie.core.seeds import Key
 from coterie.kernels.around import numbers_of
 from coterie.kernels.sgd import SGD
-from coterie.methods.server.cone import cone_angle, cone_figures
-from coterie.methods.server.importance import by_tensor, parsed
+from coterie.methods.server import requesters
 
 Late = Literal["mean", "median", "one"]
 Beta = Literal["one", "size"]
-ROOM = 2**27  # bytes of replies that are held at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +72,7 @@ class State:
     stopped: Tensor
 
 
-class Turn(NamedTuple):
+class _Turn(NamedTuple):
     """One requester's round: its belief [1, ...], and by client [client] what the state and Info show."""
 
     belief: Held
@@ -148,20 +130,13 @@ class WeightErosion:
         check_options(self)
         if not 0 < self.cone <= 90:
             raise BadInput(f"cone={self.cone} must lie above 0 and up to 90 degrees: try 80, or 90 for never")
-        parsed(self.importance)
-        if self.local.keeps and self.requester == "all":
-            raise BadInput(
-                "keep=true needs one requester, as a client keeps one optimiser's state: "
-                "name it with requester, or set keep=false"
-            )
+        _parsed(self.importance)
+        requesters.check_keeps(self.local, self.requester)
         if self.p_s:
             self.passes(torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.int64))
 
     def check(self, roster: Roster, start: Beliefs, key: Key) -> Sequence[str]:
-        if len(roster) < 2:
-            raise BadInput(
-                f"weight-erosion needs at least 2 clients; got {len(roster)}: add some or use local"
-            )
+        check_others(roster, "weight-erosion")
         asking(self.requester, roster.names)
         by_tensor(self.importance, start)
         return ()
@@ -181,11 +156,7 @@ class WeightErosion:
         return steps_in_epochs(sizes, epochs, batch)
 
     def init(self, start: Held, net: Net) -> State:
-        n = len(net.roster)
-        if self.requester == ALL:
-            own = handed_out(start, net)
-        else:
-            own = net.deliver(first_of(start), torch.tensor([0]), asking(self.requester, net.roster.names))
+        n, own = len(net.roster), requesters.first_at_home(self.requester, start, net)
         return State(
             own,
             alpha=torch.ones(len(own), n, dtype=torch.float64),
@@ -196,45 +167,43 @@ class WeightErosion:
     def round(self, state: State, net: Net, key: Key) -> tuple[State, Info]:
         names, n = net.roster.names, len(net.roster)
         who = asking(self.requester, names).tolist()
-        # guests go by the numbers of requesters: alone, one draws the random numbers that it draws among all
-        beliefs = state.beliefs if self.requester == ALL else state.beliefs.spread(n)
-        begun = [(r, idle(state, q)) for q, r in enumerate(who)]
-        at_once, turns = requesters_at_once(state.beliefs, n), list[Turn]()
-        for first in range(0, len(begun), at_once):
-            turns += self.turns(begun[first : first + at_once], beliefs, net, key)
+        beliefs = requesters.guests_of(self.requester, state.beliefs, n)
+        begun, turns = [(r, _idle(state, q)) for q, r in enumerate(who)], list[_Turn]()
+        for some in requesters.by_room(begun, state.beliefs, n):
+            turns += self.turns(some, beliefs, net, key)
         state = State(
             together([t.belief for t in turns]),
             torch.stack([t.alpha for t in turns]),
             torch.stack([t.rounds for t in turns]),
             torch.stack([t.stopped for t in turns]),
         )
-        losses = torch.stack([t.loss for t in turns])
+        extras = dict[str, Any]()
+        if self.cone < 90:
+            extras["stopped"] = [names[r] for r, t in zip(who, turns, strict=True) if t.stopped]
+            angles = {names[r]: t.angle for r, t in zip(who, turns, strict=True) if t.angle is not None}
+            extras["cone_degrees"] = angles
         info = Info(
-            weights=rows_of(who, [t.shares for t in turns], empty=0.0),
-            loss=losses[self.models(state).of, torch.arange(n)],  # of a client's model, on its own data
+            weights=requesters.rows_of(who, [t.shares for t in turns], empty=0.0),
+            loss=requesters.own_losses(self.requester, [t.loss for t in turns]),
             matrices={
-                "alpha": rows_of(who, [t.alpha.where(t.rounds > 0, math.nan) for t in turns]),
-                "relative distance": rows_of(who, [t.distance for t in turns]),
+                "alpha": requesters.rows_of(who, [t.alpha.where(t.rounds > 0, math.nan) for t in turns]),
+                "relative distance": requesters.rows_of(who, [t.distance for t in turns]),
             },
-            extras={}
-            if self.cone == 90
-            else cone_figures(
-                [names[r] for r in who], [bool(t.stopped) for t in turns], [t.angle for t in turns]
-            ),
+            extras=extras,
         )
         return state, info
 
-    def turns(self, some: Sequence[tuple[int, Turn]], beliefs: Held, net: Net, key: Key) -> list[Turn]:
+    def turns(self, some: Sequence[tuple[int, _Turn]], beliefs: Held, net: Net, key: Key) -> list[_Turn]:
         """The rounds of some requesters, whose beliefs go to all clients at once."""
         asked = {r: turn.alpha.nonzero().flatten() for r, turn in some if not turn.stopped}
         edges = [torch.stack([torch.full_like(hosts, r), hosts], dim=1) for r, hosts in asked.items()]
         if not edges:
             return [turn for _, turn in some]
         replies = net.visit(self.local, beliefs, torch.cat(edges), key)
-        own = {r: replies.only((replies.guests == r).nonzero().flatten()) for r in asked}
+        own = requesters.by_requester(replies, list(asked))
         return [self.turn(turn, net, key, r, own[r]) if r in own else turn for r, turn in some]
 
-    def turn(self, turn: Turn, net: Net, key: Key, r: int, replies: Replies) -> Turn:
+    def turn(self, turn: _Turn, net: Net, key: Key, r: int, replies: Replies) -> _Turn:
         """What one requester, client number r, makes of its replies."""
         n, sizes = len(net.roster), net.roster.sizes
         here, own = replies.hosts, (replies.hosts == r).nonzero().flatten()
@@ -258,9 +227,11 @@ class WeightErosion:
                 return turn
         before = turn.rounds[here] if self.participation else torch.full_like(here, key.round - 1)
         passes = self.passes(before, sizes[here]) if self.p_s else torch.zeros_like(before)
-        alpha = joining_weights(turn.alpha, turn.rounds, self.late)[here]
+        alpha = _joining_weights(turn.alpha, turn.rounds, self.late)[here]
         alpha = erode(alpha, distance, distance_penalty(self.p_d, n), self.p_s, passes)
-        shares = mixing_weights(alpha, size_weights(sizes[here], self.beta))
+        # β_i = |S_i| makes the mean of minibatch gradients the one over all samples
+        beta = sizes[here].double() if self.beta == "size" else torch.ones(len(here), dtype=torch.float64)
+        shares = mixing_weights(alpha, beta)
         return turn._replace(
             belief=self.stepped(turn.belief, replies.beliefs, shares, net, r),
             alpha=turn.alpha.index_copy(0, here, alpha),
@@ -277,10 +248,7 @@ class WeightErosion:
         return net.mix(weights.unsqueeze(0), together([replies, old]), at)
 
     def models(self, state: State) -> Models:
-        n = state.alpha.shape[1]
-        if self.requester == ALL:
-            return Models(state.beliefs, of=torch.arange(n))
-        return Models(state.beliefs, of=torch.zeros(n, dtype=torch.int64), shared=state.beliefs)
+        return requesters.models_for(self.requester, state.beliefs, state.alpha.shape[1])
 
     def reveals(self) -> Reveals:
         return Reveals(sites=True, numbers=(*numbers_of(self.local), "distances"))
@@ -329,12 +297,7 @@ def steps_in_epochs(sizes: Tensor, epochs: int, batch: int) -> Tensor:
     return (epochs * -(-sizes // batch)).double()
 
 
-def size_weights(sizes: Tensor, beta: Beta) -> Tensor:
-    """β_i: 1, or |S_i|, by which the mean of minibatch gradients is the one over all samples."""
-    return sizes.double() if beta == "size" else torch.ones(len(sizes), dtype=torch.float64)
-
-
-def joining_weights(alpha: Tensor, rounds: Tensor, late: Late) -> Tensor:
+def _joining_weights(alpha: Tensor, rounds: Tensor, late: Late) -> Tensor:
     """α before the round; newcomers have the mean or median of all that took part before, if any did."""
     known = rounds > 0
     if late == "one" or not bool(known.any()):
@@ -343,16 +306,10 @@ def joining_weights(alpha: Tensor, rounds: Tensor, late: Late) -> Tensor:
     return torch.where(known, alpha, typical)
 
 
-def requesters_at_once(beliefs: Held, clients: int) -> int:
-    """As many as have their replies in `ROOM` together."""
-    a_belief = sum(t[0].numel() * t.element_size() for t in beliefs.like.values())
-    return max(1, ROOM // (clients * a_belief))
-
-
-def idle(state: State, q: int) -> Turn:
+def _idle(state: State, q: int) -> _Turn:
     """A round of the q-th requester in which nothing happens."""
     nothing = torch.full_like(state.alpha[q], math.nan)
-    return Turn(
+    return _Turn(
         belief=state.beliefs.rows(torch.tensor([q])),
         alpha=state.alpha[q],
         rounds=state.rounds[q],
@@ -363,7 +320,52 @@ def idle(state: State, q: int) -> Turn:
     )
 
 
-def rows_of(who: Sequence[int], rows: Sequence[Tensor], empty: float = math.nan) -> Tensor:
-    """Requesters' rows as a matrix [receiver, sender]."""
-    matrix = torch.full((len(rows[0]), len(rows[0])), empty, dtype=torch.float64)
-    return matrix.index_copy(0, torch.tensor(who), torch.stack(list(rows)).double())
+def cone_angle(apart: Tensor, lengths: Tensor) -> float:
+    """Half-angle, in degrees, of the narrowest round cone around all gradients (Grimberg, example 4); 90 if
+    they fit into none.
+
+    Cosines come from distances, by the law of cosines. Of the convex hull of the gradients' directions u_i,
+    the point next to 0 is on the axis, and its length is the cosine of the half-angle:
+    min ‖Σ λ_i u_i‖² over λ ≥ 0, Σ λ_i = 1. With λ free to scale, it is x of the non-negative least squares
+    min ‖Σ x_i u_i‖² + (1 - Σ x_i)², whose value is q / (1 + q) at ‖Σ λ_i u_i‖² = q.
+    """
+    from scipy.optimize import nnls  # only here: it takes a while to import
+
+    real = lengths > 0  # a gradient of 0 fits everywhere
+    apart, lengths = apart[real][:, real], lengths[real]
+    if len(lengths) < 2:
+        return 0.0
+    squares = lengths.square()
+    cosines = (squares + squares.unsqueeze(1) - apart.square()) / (2 * lengths * lengths.unsqueeze(1))
+    values, vectors = torch.linalg.eigh(cosines.clamp(-1, 1))
+    directions = values.clamp(min=0).sqrt().unsqueeze(1) * vectors.T
+    system = torch.cat([directions, torch.ones(1, len(lengths), dtype=torch.float64)])
+    wanted = torch.zeros(len(system), dtype=torch.float64)
+    wanted[-1] = 1
+    _, rest = nnls(system.numpy(), wanted.numpy(), maxiter=100 * len(system))
+    return math.degrees(math.acos(min(1.0, rest / math.sqrt(1 - rest**2))))
+
+
+def _parsed(entries: Iterable[str]) -> dict[str, float]:
+    """How much layers count in a distance, from entries such as head=2 (Gengler, 2020, section V.C)."""
+    table = {}
+    for entry in entries:
+        layer, _, text = entry.rpartition("=")
+        try:
+            table[layer] = float(text)
+        except ValueError:
+            table[layer] = math.nan
+        if not layer or not 0 <= table[layer] < math.inf:
+            raise BadInput(f"importance {entry!r} needs the form layer=number, at least 0: try head.weight=2")
+    return table
+
+
+def by_tensor(entries: Iterable[str], names: Iterable[str]) -> Mapping[str, float]:
+    """Importance by tensor: a layer's goes to all its tensors, the more precise name has the last word."""
+    names, table = list(names), dict[str, float]()
+    for layer, value in sorted(_parsed(entries).items(), key=lambda entry: len(entry[0])):
+        mine = [n for n in names if n == layer or n.startswith(f"{layer}.")]
+        if not mine:
+            raise UnknownName("layer in importance", layer, names)
+        table |= dict.fromkeys(mine, value)
+    return table
