@@ -173,9 +173,8 @@ def test_a_run_does_not_wait_a_second_time_for_who_is_busy_for_another():
         return {"a": {}, "b": {"busy": "busy: a visit of anna since 9 s\x1b[2J"}}, {}
 
     net = Federated.__new__(Federated)
-    net.roster = SimpleNamespace(names=["a", "b"])
     net.met = SimpleNamespace(lines=SimpleNamespace(ask=ask))
-    net.post = SimpleNamespace(silent={})
+    net.post = SimpleNamespace(silent={}, roster=SimpleNamespace(names=["a", "b"]))
     assert net._asleep([0, 1]) == {1}
     assert net.post.silent == {1: "busy: a visit of anna since 9 s [2J"}, "which is why it is away"
     assert asked == [{"a": {"do": "ping"}, "b": {"do": "ping"}}]

@@ -215,6 +215,11 @@ class Net(Protocol):
     # what it says of itself
 
     @property
+    def holds_rows(self) -> bool:
+        """Whether this process has the sites' rows, and may write down what came of each."""
+        return False
+
+    @property
     def seals(self) -> bool:
         """Whether replies are sealed, here or further in."""
         return False

@@ -79,6 +79,7 @@ class InProcess(Net):
     slots: Slots = field(init=False, repr=False)
     pools: dict[tuple[tuple[int, ...], ...], InProcess] = field(init=False, repr=False)
     odd: dict[str, str] = field(init=False, repr=False)
+    holds_rows = True
 
     def __post_init__(self) -> None:
         keep_freed_memory()

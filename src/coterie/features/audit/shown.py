@@ -54,7 +54,7 @@ def _audit_part(runs: Runs) -> list[Block]:
     return [*made, *([Sentence(said("audit.rows_in", page=PAGE))] if _shows_rows(table) else [])]
 
 
-PARTS = (Part("audit", "audit.title", 180, _audit_part),)
+PARTS = (Part("audit", "audit.title", 180, _audit_part, of=FILE),)
 
 
 def read_audit(folder: Path) -> Table | None:

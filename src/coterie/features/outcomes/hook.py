@@ -28,7 +28,6 @@ from coterie.metrics.bootstrap import Figure, Outcomes
 from coterie.metrics.classification import hits
 from coterie.metrics.operating import Probabilities
 from coterie.metrics.table import BY_ROW, headline
-from coterie.nets.in_process import InProcess
 from coterie.nets.wrapped import innermost
 from coterie.runs.artifacts import (
     MOST,
@@ -52,7 +51,7 @@ def asked_of(experiment: Experiment) -> RowByRow | None:
     """What to look at rows with; None where nothing of them is kept."""
     roster = experiment.roster
     figure, rows = BY_ROW.get(headline(roster.task)), sum(m.test for m in roster.members)
-    if figure is None or not isinstance(innermost(experiment.net), InProcess):
+    if figure is None or not experiment.net.holds_rows:
         return None
     if rows > MOST:
         log.info("%d test rows: what came of each is kept of at most %d", rows, MOST)

@@ -28,7 +28,6 @@ from coterie.kernels.outcomes import RowByRow
 from coterie.metrics.operating import Probabilities
 from coterie.metrics.recalibration import BY_FOLDS, BY_VALIDATION, FOLDS, Recalibrated, settled, too_few
 from coterie.metrics.table import BY_ROW
-from coterie.nets.in_process import InProcess
 from coterie.nets.wrapped import innermost
 from coterie.runs.artifacts import MOST
 from coterie.runs.experiment import Experiment
@@ -56,7 +55,7 @@ def _recalibrated(experiment: Experiment, models: Models, said: Probabilities | 
     names = [roster.names[i] for i in models.owners.tolist()]
     if asked == "none":
         return {name: Recalibrated(why=option("calibrate", "none")) for name in names}
-    if not isinstance(innermost(experiment.net), InProcess):
+    if not experiment.net.holds_rows:
         return {}  # each site sees to its own (`use/site_model.py`)
     rows = dict[int, Rows]()
     why, source = "", BY_VALIDATION
@@ -102,7 +101,7 @@ def _few_of(experiment: Experiment, i: int, part: int) -> str:
 
 def _impossible(experiment: Experiment) -> str:
     """Why no run can be made without a fold."""
-    if not isinstance(innermost(experiment.net), InProcess):
+    if not experiment.net.holds_rows:
         return "rows are in other processes"
     if experiment.folds is None or experiment.body is not None:
         return "the model stands on layers that a server trained"
