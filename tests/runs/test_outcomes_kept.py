@@ -60,7 +60,7 @@ def test_who_did_not_ask_has_no_rows():
 
 
 def test_rows_of_sites_elsewhere_stay_there():
-    elsewhere = SimpleNamespace(roster=roster_of(sites()), net=object())
+    elsewhere = SimpleNamespace(roster=roster_of(sites()), net=SimpleNamespace(holds_rows=False))
     assert hook.asked_of(elsewhere) is None
 
 
