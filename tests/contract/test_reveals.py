@@ -37,9 +37,9 @@ class Noting(Courier):
     def heard(self, place, names):
         self.notes["numbers"] |= {name.partition("/")[0] for name in names}
 
-    def carry(self, letters, why):
-        self.notes["sites"] |= any(to != COORDINATOR for _, to in letters)
-        super().carry(letters, why)
+    def carry(self, peer_messages, why):
+        self.notes["sites"] |= any(to != COORDINATOR for _, to in peer_messages)
+        super().carry(peer_messages, why)
 
 
 class Curious(Remote):

@@ -1,8 +1,8 @@
-"""What moves between the coordinator and sites that are elsewhere: contents by id, messages and letters.
+"""What moves between the coordinator and sites that are elsewhere: contents by id, in messages.
 
-What lies at the coordinator is in `store`, by id. Models of peers go from site to site in letters that nobody
-in between unpacks; what is brought to the coordinator's own place is unpacked. `log` tells what crosses,
-`measured` counts it.
+What lies at the coordinator is in `store`, by id. Models of peers go from site to site in peer messages, which
+nobody in between unpacks; what is brought to the coordinator's own place is unpacked. `log` tells what
+crosses, `measured` counts it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Courier:
         place, to go along.
         """
         along: dict[int, dict[str, Tensor]] = {}
-        letters: dict[tuple[int, int], list[Content]] = {}
+        peer_messages: dict[tuple[int, int], list[Content]] = {}
         first = {(id, place) for id, place, _ in self.known}
         for to, some in wanted.items():
             along[to] = {}
@@ -100,11 +100,11 @@ class Courier:
                         self.measured.models[place, to] += (id, to) not in first  # else more of it follows
                         if place != COORDINATOR:
                             like = {n: part.tensors[n][row] for n in missing}
-                            letters.setdefault((place, to), []).append((id, like))
+                            peer_messages.setdefault((place, to), []).append((id, like))
                         elif to != COORDINATOR:
                             along[to] |= {f"{id}/{n}": self.store[id][n] for n in missing}
-        if letters:
-            self.carry(letters, why)
+        if peer_messages:
+            self.carry(peer_messages, why)
         return along
 
     def sight(self, held: Held, rows: Sequence[int]) -> None:
@@ -116,10 +116,10 @@ class Courier:
                 if int(part.places[row]) == COORDINATOR:
                     self.store.setdefault(int(part.ids[row]), {}).update(tree.row(part.tensors, row))
 
-    def carry(self, letters: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
+    def carry(self, peer_messages: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
         """Contents go from sites to others, unread, or to the coordinator, to be mixed or looked at."""
         here = dict[int, Message]()
-        for (place, to), some in letters.items():
+        for (place, to), some in peer_messages.items():
             rows, new = named(some)
             if to == COORDINATOR:
                 here[place] = ({"do": "give", "rows": rows, "new": new, "why": why}, {})
@@ -127,7 +127,7 @@ class Courier:
                 order = {"do": "letter", "rows": rows, "new": new, "to": self.name_of(to)}
                 self._hand_over(place, to, pack(order, {}))
         for place, (_, tensors) in self.ask(here).items():
-            wanted = letters[place, COORDINATOR]
+            wanted = peer_messages[place, COORDINATOR]
             self.check(place, tensors, {f"{id}/{n}": t for id, some in wanted for n, t in some.items()})
             self.passed(place, COORDINATOR, tree.size_in_bytes(tensors))
             self.seen(place, tensors)

@@ -99,7 +99,7 @@ class Orders(Courier):
     broken   whether something of this round was lost with a site
     lost     the sites that it was lost with
     posted   {receiver: {id: its sender, and by name what it is like}} of this round's peer messages
-    trouble  how many letters have failed that a site had part in
+    trouble  how many peer messages have failed that a site had part in
     """
 
     transport: Transport
@@ -208,10 +208,10 @@ class Orders(Courier):
             self.lost |= silent.keys()
             raise Gone({self.name_of(site): silence.why for site, silence in silent.items()})
 
-    def carry(self, letters: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
+    def carry(self, peer_messages: Mapping[tuple[int, int], Sequence[Content]], why: str) -> None:
         """Peer messages of one sender are one order to it."""
         orders, receivers = dict[int, list[dict[str, Any]]](), dict[int, list[int]]()
-        for (place, to), some in letters.items():
+        for (place, to), some in peer_messages.items():
             if to != COORDINATOR:
                 rows, new = named(some)
                 order = {"to": self.name_of(to), "rows": rows, "new": new, "why": why}
@@ -236,7 +236,7 @@ class Orders(Courier):
                     self.passed(place, to, size)
         self._blame(failed)
         self.came, before = 0, time.monotonic()
-        super().carry({pair: some for pair, some in letters.items() if pair[1] == COORDINATOR}, why)
+        super().carry({pair: some for pair, some in peer_messages.items() if pair[1] == COORDINATOR}, why)
         if self.came >= LARGE:
             self.slow = self.came < SLOW * (time.monotonic() - before)
 

@@ -12,7 +12,7 @@ It has no rows and no models. A lead asks it, for one run at a time and by the r
     distances   a share of squares of distances                                        (a server)
     over, end   a round is over; the run is
 
-What passes between helpers and sites goes in letters that are sealed for one receiver. Nothing is written
+What passes between helpers and sites goes in messages that are encrypted for one receiver. Nothing is written
 down: a helper that is started anew has forgotten all, and the round is done again.
 """
 

@@ -1,8 +1,8 @@
 """The lead's side of sealed runs over a federation: it conducts hosts and helpers, and sees no reply.
 
 What `features/sealed/here.py` does with objects goes here by questions to helpers (`helper.py`) and orders to
-sites (`site/session.py`); masks, masked replies and shares go between them in letters. A helper that goes, or
-is started anew, makes the round be done again once it is back.
+sites (`site/session.py`); masks, masked replies and shares go between them in peer messages. A helper that
+goes, or is started anew, makes the round be done again once it is back.
 """
 
 from __future__ import annotations
