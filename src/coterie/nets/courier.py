@@ -1,7 +1,7 @@
 """What moves between the coordinator and sites that are elsewhere: contents by id, in messages.
 
-What lies at the coordinator is in `store`, by id. Models of peers go from site to site in peer messages, which
-nobody in between unpacks; what is brought to the coordinator's own place is unpacked. `log` tells what
+What lies at the coordinator is in `store`, by id. Models of peers go from site to site in peer messages,
+which nobody in between unpacks; what is brought to the coordinator's own place is unpacked. `log` tells what
 crosses, `measured` counts it.
 """
 
