@@ -52,15 +52,15 @@ def entries(state: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-# a purse
+# a budget
 
 
 def test_what_was_spent_outlives_the_process_and_counts_for_all_leads(tmp_path):
     policy = Policy(epsilon=eps(3))
-    purse = SiteBudget(tmp_path, policy)
-    purse.spend("lead", "r1", KERNEL, COST, "1")
-    purse.spend("lead", "r1", KERNEL, COST, "1")  # the same question again
-    purse.spend(MATE, "r2", KERNEL, COST, "2")
+    budget = SiteBudget(tmp_path, policy)
+    budget.spend("lead", "r1", KERNEL, COST, "1")
+    budget.spend("lead", "r1", KERNEL, COST, "1")  # the same question again
+    budget.spend(MATE, "r2", KERNEL, COST, "2")
     assert [(e["by"], e["run"], e["mark"]) for e in entries(tmp_path)] == [
         ("lead", "r1", "1"),
         (MATE, "r2", "2"),
@@ -75,17 +75,17 @@ def test_what_was_spent_outlives_the_process_and_counts_for_all_leads(tmp_path):
 
 
 def test_one_lead_may_have_less(tmp_path):
-    purse = SiteBudget(tmp_path, Policy(epsilon=eps(5), epsilon_a_requester=eps(2)))
+    budget = SiteBudget(tmp_path, Policy(epsilon=eps(5), epsilon_a_requester=eps(2)))
     for i in range(2):
-        purse.spend("lead", "r", KERNEL, COST, f"l{i}")
+        budget.spend("lead", "r", KERNEL, COST, f"l{i}")
     with pytest.raises(BadRun, match="for lead is spent"):
-        purse.spend("lead", "r", KERNEL, COST, "l2")
-    purse.spend(MATE, "r", KERNEL, COST, "m0")
+        budget.spend("lead", "r", KERNEL, COST, "l2")
+    budget.spend(MATE, "r", KERNEL, COST, "m0")
 
 
 def test_a_line_that_was_cut_short_was_not_answered(tmp_path):
-    purse = SiteBudget(tmp_path, Policy(epsilon=eps(2)))
-    purse.spend("lead", "r", KERNEL, COST, "1")
+    budget = SiteBudget(tmp_path, Policy(epsilon=eps(2)))
+    budget.spend("lead", "r", KERNEL, COST, "1")
     whole = (tmp_path / LEDGER).read_bytes()
     (tmp_path / LEDGER).write_bytes(whole + whole[:50])
     again = SiteBudget(tmp_path, Policy(epsilon=eps(2)))
@@ -98,25 +98,25 @@ def test_a_line_that_was_cut_short_was_not_answered(tmp_path):
 
 
 def test_nothing_is_answered_that_cannot_be_written(tmp_path):
-    purse = SiteBudget(tmp_path, Policy())
+    budget = SiteBudget(tmp_path, Policy())
     (tmp_path / LEDGER).mkdir()
     with pytest.raises(BadRun, match="cannot write"):
-        purse.spend("lead", "r", KERNEL, COST, "1")
-    assert "1" not in purse.marks
+        budget.spend("lead", "r", KERNEL, COST, "1")
+    assert "1" not in budget.marks
 
 
 def test_the_secret_is_made_once_and_is_its_owners(tmp_path):
-    purse = SiteBudget(tmp_path, Policy())
-    first = purse.secret
+    budget = SiteBudget(tmp_path, Policy())
+    first = budget.secret
     assert (len(first), stat.S_IMODE((tmp_path / SECRET).stat().st_mode)) == (32, 0o600)
     assert SiteBudget(tmp_path, Policy()).secret == first
     (tmp_path / SECRET).write_bytes(b"short")
     with pytest.raises(BadRun, match="does not have 32 bytes"):
-        _ = purse.secret
+        _ = budget.secret
 
 
 def test_any_difference_gives_another_key(tmp_path):
-    purse, key = SiteBudget(tmp_path, Policy()), Key(0).at_round(3, 9)
+    budget, key = SiteBudget(tmp_path, Policy()), Key(0).at_round(3, 9)
     facts, w = {"run": "r", "slot": ""}, {"w": torch.zeros(1, 2)}
     contents = [
         content_of(facts, w, {}, None),
@@ -126,25 +126,25 @@ def test_any_difference_gives_another_key(tmp_path):
         content_of(facts, w, {"anchor": w}, None),
         content_of(facts, w, {}, w),
     ]
-    keys = [purse.secret_key(content, key) for content in contents]
-    assert purse.secret_key(contents[0], key) == keys[0]
+    keys = [budget.secret_key(content, key) for content in contents]
+    assert budget.secret_key(contents[0], key) == keys[0]
     assert len({k.seed for k, _ in keys}) == len({mark for _, mark in keys}) == len(keys)
     assert (keys[0][0].round, keys[0][0].rounds) == (3, 9)
     (tmp_path / SECRET).unlink()
-    assert purse.secret_key(contents[0], key) != keys[0]
+    assert budget.secret_key(contents[0], key) != keys[0]
 
 
 def test_what_has_no_bound_is_refused_where_there_is_a_budget(tmp_path):
-    purse = SiteBudget(tmp_path, Policy(epsilon=1.0))
+    budget = SiteBudget(tmp_path, Policy(epsilon=1.0))
     with pytest.raises(
         Refused, match='sgd gives no bound, where the policy has epsilon = 1: take --kernel "dp'
     ):
-        purse.cost(SGD(), ROWS)
+        budget.cost(SGD(), ROWS)
     with pytest.raises(Refused, match=r"calibrate gives no bound.*scores=noisy, or set clear_scores = true"):
-        purse.cost(Calibrate(), ROWS)
+        budget.cost(Calibrate(), ROWS)
     with pytest.raises(Refused, match="40 training rows"):
-        purse.cost(DP(SGD(batch=64)), ROWS)
-    assert purse.cost(Noisy(Score()), ROWS) == (Charge(20.0, times=2),)
+        budget.cost(DP(SGD(batch=64)), ROWS)
+    assert budget.cost(Noisy(Score()), ROWS) == (Charge(20.0, times=2),)
     assert SiteBudget(tmp_path, Policy(epsilon=1.0, clear_scores=True)).cost(Calibrate(), ROWS) == ()
     assert SiteBudget(tmp_path, Policy()).cost(SGD(), ROWS) == ()
 
@@ -347,8 +347,8 @@ def test_a_delta_above_one_row_is_refused(tmp_path, monkeypatch):
 
 def test_what_else_is_done_keeps_its_numbers(tmp_path):
     """Without charges nothing is written, and the run's key stays."""
-    purse = SiteBudget(tmp_path, Policy())
-    assert purse.cost(SGD(), ROWS) == ()
+    budget = SiteBudget(tmp_path, Policy())
+    assert budget.cost(SGD(), ROWS) == ()
     assert not list(tmp_path.iterdir())
 
 

@@ -343,7 +343,7 @@ class Guarded(Here):
             held = self.origins[site]
             self.visits = check_message(self.policy, message, len(data), self.visits, held.whole)
             answers[site] = self.sites[site].answer(data)
-            held.foresee(message, tensors)
+            held.mark_made(message, tensors)
             if message["do"] == "take" and data in self.posted:
                 held.came("there", {int(name.partition("/")[0]) for name in tensors}, {})
             if message["do"] == "letter":

@@ -53,9 +53,9 @@ class Hospital:
         self.starts(lambda state: self.visited(state, visits))
 
     def visited(self, state: Path, visits: int) -> None:
-        purse = SiteBudget(state, POLICY)
+        budget = SiteBudget(state, POLICY)
         for _ in range(visits):
-            purse.spend("lead", "run", KERNEL, COST, f"visit {next(self.marks)}")
+            budget.spend("lead", "run", KERNEL, COST, f"visit {next(self.marks)}")
 
     def refuses(self) -> bool:
         """Whether nothing is left of the budget."""
@@ -202,13 +202,13 @@ def test_other_rows_of_another_site_have_a_budget_of_their_own(hospital):
 
 def test_two_names_of_the_same_rows_at_once_spend_one_budget(hospital):
     def at_a(first):
-        purse = SiteBudget(first, POLICY)
+        budget = SiteBudget(first, POLICY)
 
         def at_zed(second):
             other = SiteBudget(second, POLICY)
-            for i, one in enumerate((purse, other, purse)):
+            for i, one in enumerate((budget, other, budget)):
                 one.spend("lead", "run", KERNEL, COST, str(i))
-            for i, one in enumerate((purse, other)):
+            for i, one in enumerate((budget, other)):
                 with pytest.raises(BadRun, match="out of budget"):
                     one.spend("lead", "run", KERNEL, COST, f"more {i}")
 

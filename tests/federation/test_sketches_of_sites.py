@@ -117,10 +117,10 @@ def test_a_site_that_keeps_sums_to_itself_is_not_sketched(tmp_path, monkeypatch)
 
 def test_a_budget_takes_no_sketch_without_noise(tmp_path):
     rows = {"train": 40, "validation": 0, "test": 20}
-    purse = SiteBudget(tmp_path, Policy(epsilon=1.0, clear_scores=True))
+    budget = SiteBudget(tmp_path, Policy(epsilon=1.0, clear_scores=True))
     with pytest.raises(Refused, match=r"moments gives no bound.*set the method's epsilon"):
-        purse.cost(Moments(2, 2), rows)
-    assert purse.cost(Quantiles(2, sigma=9.0), rows) == (Charge(9.0),)
+        budget.cost(Moments(2, 2), rows)
+    assert budget.cost(Quantiles(2, sigma=9.0), rows) == (Charge(9.0),)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,9 @@ class Origins:
 
     # what is made of what is here
 
-    def foresee(self, message: Mapping[str, Any], tensors: Mapping[str, Tensor], keeps: bool = False) -> None:
+    def mark_made(
+        self, message: Mapping[str, Any], tensors: Mapping[str, Tensor], keeps: bool = False
+    ) -> None:
         """Marks what a message is going to make, before it does, as one that fails may have made a part of
         it. A mark is added to those that an id has. `keeps` says whether a visit's work remembers something
         for its next.

@@ -59,14 +59,14 @@ class Session(BoundedSite):
         others: frozenset[str],
         send_to_peer: SendToPeer,
         compression: Compression,
-        purse: SiteBudget | None = None,
+        budget: SiteBudget | None = None,
         consent: Consent | None = None,
         guard: RowGuard | None = None,
         places: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(client, number, home, policy, leader)
         self.folder, self.guard, self.places = home, guard, places or {}
-        self.purse = purse  # from which visits with noise are paid
+        self.budget = budget  # from which visits with noise are paid
         self.origins = Origins(client.name)
         self.origins.load(home)
         known = frozenset(self.origins.of)  # of what an earlier process stored, all that it knew of
@@ -118,7 +118,7 @@ class Session(BoundedSite):
             self.check_ids(message)
             self.check_room(message, tensors)
             keeps = message["do"] == "visit" and kernel_fact(self.kernel(message["kernel"]), "keeps")
-            self.origins.foresee(message, tensors, keeps)
+            self.origins.mark_made(message, tensors, keeps)
             found, models = self._do(message, tensors)
             how = "none" if message.get("whole") else str(message.get("squeeze", "none"))
             answer = self.compression.pack(self.leader, found, models, how, learns=False)
@@ -155,17 +155,17 @@ class Session(BoundedSite):
         two of the same number would have the same.
         """
         sizes = {part: len(getattr(self.client, part)) for part in PARTS}
-        cost = () if self.purse is None else self.purse.cost(kernel, sizes)
-        if self.purse is None or not cost:
+        cost = () if self.budget is None else self.budget.cost(kernel, sizes)
+        if self.budget is None or not cost:
             return key, called
         facts = {name: message[name] for name in ("run", "kernel", "key", "slot", "rows")}
         facts |= {"leader": self.leader, "model": self.asked, "number": self.number}
         facts["data"] = self.rows_mark
         keeps = bool(kernel_fact(kernel, "keeps"))
         memory = self._net().slots.before(message["slot"], key.round) if keeps else None
-        own, mark = self.purse.secret_key(content_of(facts, beliefs, beside, memory), key)
+        own, mark = self.budget.secret_key(content_of(facts, beliefs, beside, memory), key)
         visits = 1 if kernel_fact(kernel, "together") else len(called)
-        self.purse.spend(self.leader, str(message["run"]), message["kernel"], repeated(cost, visits), mark)
+        self.budget.spend(self.leader, str(message["run"]), message["kernel"], repeated(cost, visits), mark)
         return own, [(i, self.number) for i in range(len(called))]
 
     @cached_property
