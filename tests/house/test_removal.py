@@ -11,6 +11,36 @@ import pytest
 from coterie import features
 
 
+def loaded(monkeypatch, folder, text):
+    """What is found of a feature whose hook is this text."""
+    (folder / "made_up").mkdir()
+    (folder / "made_up" / "__init__.py").touch()
+    (folder / "made_up" / "hook.py").write_text(text)
+    monkeypatch.setattr(features, "__path__", [*features.__path__, str(folder)])
+    there = (*features.names(), "made_up")
+    monkeypatch.setattr(features, "names", lambda: there)
+    try:
+        return features._loaded("made_up", "hook")
+    finally:
+        for name in [name for name in sys.modules if name.startswith("coterie.features.made_up")]:
+            del sys.modules[name]
+        vars(features).pop("made_up", None)
+
+
+@pytest.mark.parametrize("lacks", ["coterie.features.energy.recrod", "coterie.runs.hoks", "no_such_library"])
+def test_a_feature_that_is_there_is_not_left_out_in_silence(lacks, monkeypatch, tmp_path):
+    with pytest.raises(ModuleNotFoundError, match=lacks):
+        loaded(monkeypatch, tmp_path, f"import {lacks}\n")
+
+
+def test_a_feature_without_what_it_stands_on_is_left_out(monkeypatch, tmp_path):
+    assert loaded(monkeypatch, tmp_path, "import coterie.features.taken_away.hook\n") is None
+
+
+def test_a_hook_that_is_there_is_found(monkeypatch, tmp_path):
+    assert loaded(monkeypatch, tmp_path, "HOOK = 1\n").HOOK == 1
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     home = tmp_path_factory.mktemp("without")

@@ -361,3 +361,14 @@ def test_one_that_does_not_keep_it_gets_no_more_on_that_occasion_and_is_tried_ag
     rounds, orders = shown(showing, 0, lambda order: 5)
     assert rounds == [[5]]
     assert "config" in orders[0]
+
+
+# what features keep of a run
+
+
+def test_a_record_knows_nothing_of_what_no_feature_keeps_and_hides_no_error_of_one_that_does():
+    record = record_of(1)
+    assert record.of("what nobody keeps") is None
+    record.more["kept"] = lambda: None.missing
+    with pytest.raises(AttributeError, match="missing"):
+        record.of("kept")

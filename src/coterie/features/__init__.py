@@ -55,10 +55,15 @@ def entries(table: str) -> dict[str, Any]:
 
 
 def _loaded(name: str, part: str) -> ModuleType | None:
+    """None where that file, or another feature that it stands on, is not there. Whatever else an import lacks
+    is a mistake: a feature that is there must not be left out in silence.
+    """
+    own = f"{__name__}.{name}.{part}"
     try:
-        return importlib.import_module(f"{__name__}.{name}.{part}")
+        return importlib.import_module(own)
     except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if missing.startswith(f"{__name__}.") and missing.count(".") in (2, 3):
-            return None  # this feature, its file of that name, or another that it stands on is not there
+        package, _, rest = (error.name or "").partition(f"{__name__}.")
+        away = not package and rest.split(".")[0] not in (*names(), "")
+        if error.name == own or away:
+            return None
         raise

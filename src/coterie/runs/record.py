@@ -99,9 +99,10 @@ class Record:
     def of(self, name: str) -> Any:
         """What a feature keeps of the run; None without it, or without the feature."""
         try:
-            return getattr(self, name)()
+            found = getattr(self, name)
         except AttributeError:
             return None
+        return found()  # where an error is one
 
     def settle(self) -> None:
         """Values in place of functions: what a run keeps to work them out can neither be pickled nor is

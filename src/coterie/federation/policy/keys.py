@@ -155,7 +155,7 @@ class Policy:
     )
     """names of people whose work is accepted
 
-    By the names in their certificates."""
+    They are those in people's certificates."""
 
     kernels: tuple[str, ...] | None = _policy_key(
         None,
